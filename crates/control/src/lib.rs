@@ -18,6 +18,7 @@ pub mod log_line;
 pub mod name;
 pub mod net_core;
 mod parse_error;
+pub mod prometheus;
 pub mod protocol;
 pub mod refusal;
 pub mod regular_file;

@@ -1,5 +1,10 @@
-//! A client: `client ADDRESS/LENGTH SERVER:PORT TEXT` sends a text, and prints what comes back until the server closes, or for ten
-//! seconds.
+//! A client: it sends a text to a server, and prints what comes back until the server closes the connection.
+//!
+//! ```text
+//!  cargo run --package qanat-examples --bin client -- 10.77.0.2/24 10.77.0.1:9000 hello
+//! ```
+//! The first argument is the client's own address, the second the server's address and port. A client is a service, too: it
+//! opens its connection in `start`, and everything else comes as events. After ten seconds it gives up.
 #![forbid(unsafe_code)]
 
 use qanat::{Bytes, CloseReason, Commands, ConnectOptions, Context, Event, Service};
@@ -23,7 +28,7 @@ impl Service for Client {
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
             Event::Connected { connection } => {
-                // Refused only if the connection has ended, which is told by an event.
+                // These fail only if the connection has ended. `Event::Closed` then says why.
                 let _ = context.send(connection, self.text.clone());
                 let _ = context.shutdown(connection);
             }
@@ -34,6 +39,7 @@ impl Service for Client {
                     std::process::exit(1);
                 }
             }
+            // The server has sent everything. `Event::Closed` follows.
             Event::PeerClosed { connection } => _ = context.close(connection),
             Event::Closed { why: CloseReason::Finished, .. } => std::process::exit(0),
             Event::Closed { why, .. } => {

@@ -1,4 +1,12 @@
-//! Answers every HTTP request with the same page. The page is lent to the stack, never copied into a socket buffer.
+//! An HTTP server without files: it answers every request with the same page.
+//!
+//! ```text
+//!  cargo run --package qanat-examples --bin http_hello
+//!  curl http://10.77.0.2:8080/
+//! ```
+//! The page is lent to the stack as [`Bytes`], and never copied into a socket buffer. The stack keeps a reference until the
+//! client has acknowledged it. A request may come in any number of chunks, or several requests in one: all that this server
+//! looks for is the empty line that ends a head. A server that reads the head is in `services/web`.
 #![forbid(unsafe_code)]
 
 use qanat::{Bytes, Commands, Context, Event, ListenOptions, PROTOCOL_TCP, Service, Setting};
@@ -9,7 +17,7 @@ const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 struct Hello {
     page: Bytes,
-    /// Of each connection, by its slot: how much of the end of a request's head has come.
+    /// For each connection, by its slot: how many bytes of the end of a head have come in a row.
     matched: Vec<usize>,
 }
 
@@ -36,7 +44,7 @@ impl Service for Hello {
                     self.matched.resize(slot + 1, 0);
                 }
                 self.matched[slot] = 0;
-                // Answers are short, and nobody should wait for them.
+                // An answer is short. Without this it might wait for more to fill a segment (Nagle's algorithm).
                 let _ = context.set(connection, Setting::NoDelay(true));
             }
             Event::Data { connection, chunk } => {

@@ -1,12 +1,19 @@
-//! A line server: each line is answered by its number of bytes, and `quit` ends the connection. State of a connection lies in a
-//! vector, by the connection's slot, which is dense.
+//! A line server: it answers each line with its number of bytes, and ends the connection after `quit`.
+//!
+//! ```text
+//!  cargo run --package qanat-examples --bin line_server
+//!  nc 10.77.0.2 7007
+//! ```
+//! TCP carries bytes, not lines: a line may come in several chunks, and a chunk may have several lines. So what has come of an
+//! unfinished line is kept for each connection. It lies in a vector at [`ConnectionId::index`]: these numbers are small and
+//! are used again.
 #![forbid(unsafe_code)]
 
 use qanat::{Bytes, Commands, ConnectionId, Context, Event, ListenOptions, PROTOCOL_TCP, Service};
 use std::net::{Ipv4Addr, SocketAddr};
 
 const PORT: u16 = 7_007;
-/// A longer line ends the connection: what is gathered of a peer is bounded.
+/// A longer line ends the connection. So no peer can make the server gather without bounds.
 const LINE_BYTES_MAX: usize = 1_024;
 
 /// What each connection has sent of a line that has not ended yet.
@@ -16,7 +23,7 @@ struct LineServer {
 }
 
 impl LineServer {
-    /// Answers all whole lines there are. `false`: the connection has ended.
+    /// Answers all whole lines that have come. Gives `false` if it has ended the connection.
     fn answer(&mut self, connection: ConnectionId, context: &mut Context<'_>) -> bool {
         let Some(gathered) = self.gathered.get_mut(connection.index()) else { return false };
         while let Some(end) = gathered.iter().position(|byte| *byte == b'\n') {
@@ -54,7 +61,7 @@ impl Service for LineServer {
                 if self.gathered.len() <= slot {
                     self.gathered.resize_with(slot + 1, Vec::new);
                 }
-                // A slot is used again, by a connection of another generation.
+                // The slot may have been an earlier connection's.
                 self.gathered[slot].clear();
             }
             Event::Data { connection, chunk } => {

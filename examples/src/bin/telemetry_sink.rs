@@ -1,5 +1,11 @@
-//! A sink of telemetry: datagrams of the form `name:value` are added up, and the sums are told every second. It shows timers, and that
-//! what is kept of strangers is bounded.
+//! A sink for telemetry: it adds up datagrams of the form `name:value`, and prints the sums every second.
+//!
+//! ```text
+//!  cargo run --package qanat-examples --bin telemetry_sink
+//!  echo requests:3 | nc -u -w 0 10.77.0.2 8125        # the sink prints `requests=3  refused=0`
+//! ```
+//! It shows how timers are set, and how a service protects itself from strangers: anyone can send a datagram, so the number and
+//! length of names are bounded. Malformed datagrams are counted as refused and never answered.
 #![forbid(unsafe_code)]
 
 use qanat::{Commands, Context, Event, PROTOCOL_UDP, Service};
@@ -9,7 +15,7 @@ use std::time::Duration;
 
 const PORT: u16 = 8_125;
 const EVERY: Duration = Duration::from_secs(1);
-/// Names that are kept. What comes beyond is counted, and not kept.
+/// Names that are kept at most. Further names are counted as refused.
 const NAMES_MAX: usize = 1_000;
 const NAME_BYTES_MAX: usize = 64;
 
@@ -20,6 +26,7 @@ struct Sink {
 }
 
 impl Sink {
+    /// Adds the value of a line to the sum of its name. Gives `None` if it is malformed or a name too many.
     fn add(&mut self, line: &str) -> Option<()> {
         let (name, value) = line.trim().split_once(':')?;
         let value: i64 = value.parse().ok()?;
@@ -47,14 +54,14 @@ impl Service for Sink {
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
-            // Dropped at the end, the chunk gives its frame back.
+            // The frame goes back to the card when the chunk is dropped.
             Event::Datagram { chunk, .. } => {
                 let added = std::str::from_utf8(chunk.bytes()).ok().and_then(|text| self.add(text));
                 self.refused += u64::from(added.is_none());
             }
             Event::Timer { .. } => {
                 self.tell();
-                // A timer rings once.
+                // A timer rings once, so it is set again.
                 let _ = context.set_timer(EVERY, 0);
             }
             _ => {}

@@ -13,6 +13,7 @@ pub mod image;
 pub mod layout;
 pub mod message;
 pub mod name;
+mod publish;
 pub mod service;
 pub mod transfer;
 pub mod zone;

@@ -22,7 +22,7 @@ pub mod rcode {
     pub const NOTAUTH: u8 = 9;
     /// Its upper bits go into OPT.
     pub const BADVERS: u8 = 16;
-    /// The same.
+    /// Its upper bits go into OPT, too.
     pub const BADCOOKIE: u8 = 23;
 }
 

@@ -8,33 +8,24 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const LABEL_BYTES_MAX: usize = 63;
 
 /// Why a text is no name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NameError {
     /// Two dots in a row, or one at the start.
+    #[error("an empty label: take out the superfluous dot")]
     EmptyLabel,
     /// A label of more than 63 bytes.
+    #[error("a label of more than 63 bytes: shorten it")]
     LabelTooLong,
     /// More than 255 bytes.
+    #[error("a name of more than 255 bytes: shorten it")]
     TooLong,
     /// A backslash before neither a character nor three digits up to 255.
+    #[error("a backslash before neither a character nor three digits up to 255")]
     Escape,
     /// Not ending with a dot, and there is no origin.
+    #[error("a relative name without an origin: end it with a dot, or write $ORIGIN first")]
     NoOrigin,
 }
-
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NameError::EmptyLabel => "an empty label: take out the superfluous dot",
-            NameError::LabelTooLong => "a label of more than 63 bytes: shorten it",
-            NameError::TooLong => "a name of more than 255 bytes: shorten it",
-            NameError::Escape => "a backslash before neither a character nor three digits up to 255",
-            NameError::NoOrigin => "a relative name without an origin: end it with a dot, or write $ORIGIN first",
-        })
-    }
-}
-
-impl std::error::Error for NameError {}
 
 /// An absolute name in wire format, letters as written.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,7 +65,7 @@ impl Name {
         &self.0
     }
 
-    /// The same with small letters.
+    /// This name with small letters.
     #[must_use]
     pub fn to_lowercase(&self) -> Name {
         Name(self.0.to_ascii_lowercase().into())

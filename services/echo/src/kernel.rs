@@ -1,6 +1,6 @@
 //! Echo over kernel sockets, to compare with: behind epoll or by io_uring, datagram by datagram or in batches.
 
-use crate::Figures;
+use crate::figures::Figures;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 use qanat::StopHandle;

@@ -1,6 +1,6 @@
 //! Which link to be on, as users write it.
 
-use qanat::nic::memif::{self, MemifDevice, MemifListener};
+use qanat::nic::memif::{self, MemifDevice, MemifError, MemifListener};
 use qanat::nic::{MemifConfig, MemoryPlan};
 use qanat::wire::ethernet::MacAddress;
 use std::path::PathBuf;
@@ -26,12 +26,23 @@ pub enum LinkChoice {
     Pair,
 }
 
-impl FromStr for LinkChoice {
-    type Err = String;
+/// A text that names no link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LinkChoiceError {
+    /// A memif link without its socket.
+    #[error("name the socket: memif:/run/qanat.memif")]
+    NoSocket,
+    /// None of the kinds that there are.
+    #[error("one of: veth, pair, memif:SOCKET (this end listens), memif-slave:SOCKET (it connects)")]
+    Unknown,
+}
 
-    fn from_str(text: &str) -> Result<LinkChoice, String> {
+impl FromStr for LinkChoice {
+    type Err = LinkChoiceError;
+
+    fn from_str(text: &str) -> Result<LinkChoice, LinkChoiceError> {
         let memif = |socket: &str, master| match socket {
-            "" => Err("name the socket: memif:/run/qanat.memif".to_owned()),
+            "" => Err(LinkChoiceError::NoSocket),
             socket => Ok(LinkChoice::Memif { socket: socket.into(), master }),
         };
         match text.split_once(':') {
@@ -39,9 +50,7 @@ impl FromStr for LinkChoice {
             None if text == "pair" => Ok(LinkChoice::Pair),
             Some(("memif", socket)) => memif(socket, true),
             Some(("memif-slave", socket)) => memif(socket, false),
-            _ => {
-                Err("one of: veth, pair, memif:SOCKET (this end listens), memif-slave:SOCKET (it connects)".to_owned())
-            }
+            _ => Err(LinkChoiceError::Unknown),
         }
     }
 }
@@ -61,7 +70,7 @@ impl OpenLink {
     /// Listens, as master; as slave nothing happens yet.
     ///
     /// # Errors
-    /// A message with the remedy.
+    /// The socket cannot be listened on.
     pub fn memif(
         socket: PathBuf,
         master: bool,
@@ -69,13 +78,13 @@ impl OpenLink {
         mtu: u16,
         log2_ring_size: u8,
         memory: MemoryPlan,
-    ) -> Result<OpenLink, String> {
+    ) -> Result<OpenLink, MemifError> {
         let mut config = MemifConfig::new(socket, mac);
         config.mtu = mtu;
         config.memory = memory;
         config.log2_ring_size = log2_ring_size;
         let listener = match master {
-            true => Some(MemifListener::bind(config.clone()).map_err(|error| error.to_string())?),
+            true => Some(MemifListener::bind(config.clone())?),
             false => None,
         };
         Ok(OpenLink { config, listener })
@@ -90,14 +99,14 @@ impl OpenLink {
     /// `say`).
     ///
     /// # Errors
-    /// A slave that finds no master, with the remedy.
-    pub fn next(&self, patience: Duration, say: &mut dyn FnMut(String)) -> Result<Option<MemifDevice>, String> {
+    /// A slave finds no master.
+    pub fn next(&self, patience: Duration, say: &mut dyn FnMut(String)) -> Result<Option<MemifDevice>, MemifError> {
         let Some(listener) = &self.listener else {
-            return memif::connect(&self.config, CONNECT_PATIENCE).map(Some).map_err(|error| error.to_string());
+            return memif::connect(&self.config, CONNECT_PATIENCE).map(Some);
         };
         match listener.accept(Some(patience)) {
             Ok(device) => Ok(Some(device)),
-            Err(memif::MemifError::Silent) => Ok(None),
+            Err(MemifError::Silent) => Ok(None),
             Err(error) => {
                 say(error.to_string());
                 Ok(None)

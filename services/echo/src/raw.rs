@@ -1,7 +1,7 @@
 //! Echo in the driver itself: addresses swapped in place, the buffer sent back. Checksums stay right, since the same
 //! bytes are summed in another order. ARP requests are answered, whatever the address, so that clients find us.
 
-use crate::Figures;
+use crate::figures::Figures;
 use qanat::nic::breakdown::{self, Phase};
 use qanat::nic::{Frame, TransmitBuffer, TransmitOptions, Vnic};
 use qanat::wire::arp;

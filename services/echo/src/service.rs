@@ -1,6 +1,6 @@
 //! The echo as a service of the native API.
 
-use crate::Figures;
+use crate::figures::Figures;
 use qanat::nic::breakdown::{Phase, span};
 use qanat::{Chunk, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ struct Stream {
 pub struct EchoService {
     config: EchoConfig,
     figures: Figures,
-    /// By the connection's slot.
+    /// State of streams, by the connection's slot.
     streams: Vec<Stream>,
     copy: Vec<u8>,
 }

@@ -1,6 +1,5 @@
 //! What the service is started with, and what can be wrong with it.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -163,9 +162,10 @@ impl WebConfig {
 }
 
 /// Why the service can't be made or started.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A document root is missing, no directory, or unreadable.
+    #[error("document root {}: {error}. Create it, or name another directory to serve.", path.display())]
     Root {
         /// As configured.
         path: PathBuf,
@@ -173,6 +173,10 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The access log can't be opened.
+    #[error(
+        "access log {}: {error}. Create its directory, make it writable, or name another file.",
+        path.display()
+    )]
     AccessLog {
         /// As configured.
         path: PathBuf,
@@ -180,6 +184,7 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// A configured value can't work.
+    #[error("configuration: {field}: {remedy}.")]
     Value {
         /// The field's name.
         field: &'static str,
@@ -187,6 +192,7 @@ pub enum StartError {
         remedy: &'static str,
     },
     /// No descriptor or thread to be had.
+    #[error("can't make {what}: {error}. Raise the limit on descriptors, threads or memory (ulimit -n, -u, -v).")]
     System {
         /// What was being made.
         what: &'static str,
@@ -194,6 +200,7 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The stack refused to listen.
+    #[error("can't listen on port {port}: {error:?}. Is another listener of this stack there?")]
     Listen {
         /// On which port.
         port: u16,
@@ -201,30 +208,3 @@ pub enum StartError {
         error: qanat::CommandError,
     },
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StartError::Root { path, error } => {
-                write!(f, "document root {}: {error}. Create it, or name another directory to serve.", path.display())
-            }
-            StartError::AccessLog { path, error } => write!(
-                f,
-                "access log {}: {error}. Create its directory, make it writable, or name another file.",
-                path.display()
-            ),
-            StartError::Value { field, remedy } => write!(f, "configuration: {field}: {remedy}."),
-            StartError::System { what, error } => {
-                write!(
-                    f,
-                    "can't make {what}: {error}. Raise the limit on descriptors, threads or memory (ulimit -n, -u, -v)."
-                )
-            }
-            StartError::Listen { port, error } => {
-                write!(f, "can't listen on port {port}: {error:?}. Is another listener of this stack there?")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StartError {}

@@ -11,7 +11,7 @@ pub struct Figures {
     pub responses: [u64; 5],
     /// Of these, responses with status 304.
     pub not_modified: u64,
-    /// Of these, 206.
+    /// Of these, responses with status 206.
     pub partial: u64,
     /// Requests answered from the raw-target cache without any decoding.
     pub fast_path: u64,

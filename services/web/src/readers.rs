@@ -29,15 +29,15 @@ pub enum Job {
     },
     /// Read the next window of a streamed file.
     Read {
-        /// For whom.
+        /// The connection that it is for.
         connection: ConnectionId,
-        /// From where.
+        /// The file.
         file: Arc<File>,
-        /// From which byte.
+        /// The first byte.
         offset: u64,
-        /// How many (at most the window).
+        /// How many bytes, at most the window's.
         length: usize,
-        /// Into what.
+        /// Where they go.
         window: Window,
     },
 }
@@ -45,7 +45,7 @@ pub enum Job {
 /// Work done.
 #[derive(Debug)]
 pub enum Done {
-    /// Of [`Job::LookUp`].
+    /// The result of [`Job::LookUp`].
     LookUp {
         /// As in the job.
         epoch: u64,
@@ -56,7 +56,7 @@ pub enum Done {
         /// What was found.
         found: Found,
     },
-    /// Of [`Job::Read`].
+    /// The result of [`Job::Read`].
     Read {
         /// As in the job.
         connection: ConnectionId,

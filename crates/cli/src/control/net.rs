@@ -359,14 +359,16 @@ fn open_memif(
     let frame_size = MemoryPlan::frame_size_for(arguments.attach.mtu);
     let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
     let mtu = u16::try_from(arguments.attach.mtu).map_err(|error| error.to_string())?;
-    let link = OpenLink::memif(socket.to_owned(), is_master, own_mac(true), mtu, 10, plan)?;
+    let link = OpenLink::memif(socket.to_owned(), is_master, own_mac(true), mtu, 10, plan)
+        .map_err(|error| error.to_string())?;
     let device = loop {
         let mut told = [PollFd::new(stop, PollFlags::IN)];
         let _ = poll(&mut told, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         if !told.iter().all(|fd| fd.revents().is_empty()) {
             return Ok(None);
         }
-        match link.next(MEMIF_INTERVAL, &mut |text| log::info!("link", "{text}"))? {
+        let next = link.next(MEMIF_INTERVAL, &mut |text| log::info!("link", "{text}"));
+        match next.map_err(|error| error.to_string())? {
             Some(device) => break device,
             None => continue,
         }

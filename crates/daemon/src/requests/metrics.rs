@@ -5,9 +5,10 @@ use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
 use crate::requests::pages::PAGE_BYTES;
 use qanat_control::filter::Direction;
+use qanat_control::prometheus::Kind::{self, Counter, Gauge};
+use qanat_control::prometheus::{Escaped, Exposition, Label};
 use qanat_control::protocol::Place;
 use rustix::io::Errno;
-use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -21,17 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What is not older is told again.
 const RECENT: Duration = Duration::from_millis(500);
 /// Figures of each card: name, kind, help.
-const FIGURES: [(&str, &str, &str); 3] = [
-    ("qanat_vnic_memory_bytes", "gauge", "Frame memory registered."),
-    ("qanat_vnic_frames_total", "counter", "Frames by what became of them."),
-    ("qanat_vnic_bytes_total", "counter", "Bytes in them."),
+const FIGURES: [(&str, Kind, &str); 3] = [
+    ("qanat_vnic_memory_bytes", Gauge, "Frame memory registered."),
+    ("qanat_vnic_frames_total", Counter, "Frames by what became of them."),
+    ("qanat_vnic_bytes_total", Counter, "Bytes in them."),
 ];
 
 const ROOT: Peer = Peer::new(0, 0, 0);
-
-fn head(name: &str, kind: &str, help: &str) -> String {
-    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")
-}
 
 impl Daemon {
     /// Everything there is to count.
@@ -48,81 +45,70 @@ impl Daemon {
     /// Some of it, from a place on, and where the next part begins. What is counted for each card is told card by card, one
     /// figure after the other, as the format wants it.
     pub(crate) fn metrics_part(&mut self, from: Place) -> (String, Option<Place>) {
-        let mut text = String::new();
+        let mut text = Exposition::default();
         if from == Place::default() {
             self.write_general(&mut text);
         }
         for figure in from.major..FIGURES.len() as u32 {
             let first = if figure == from.major { from.minor } else { 0 };
-            let Some((name, kind, help)) = FIGURES.get(figure as usize) else { break };
+            let Some((name, kind, help)) = FIGURES.get(figure as usize).copied() else { break };
             if first == 0 {
-                text += &head(name, kind, help);
+                text.family(name, kind, help);
             }
             for vnic in self.visible(ROOT, first) {
-                if text.len() >= PAGE_BYTES {
-                    return (text, Some(Place { major: figure, minor: vnic.slot }));
+                if text.bytes() >= PAGE_BYTES {
+                    return (text.into_text(), Some(Place { major: figure, minor: vnic.slot }));
                 }
                 self.write_figure(&mut text, name, vnic);
             }
         }
-        (text, None)
+        (text.into_text(), None)
     }
 
-    fn write_general(&mut self, text: &mut String) {
+    fn write_general(&mut self, text: &mut Exposition) {
         self.charges.settle_all(&self.state);
         let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session).count();
-        *text += &head("qanat_vnics", "gauge", "VNICs there are.");
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "qanat_vnics {}", self.vnics.len());
-        *text += &head("qanat_sessions", "gauge", "Connections to the control socket.");
-        let _ = writeln!(text, "qanat_sessions {sessions}");
-        *text += &head("qanat_filters", "gauge", "Rows of the table of filters in use.");
-        let _ = writeln!(text, "qanat_filters {}", self.tables.filters_in_use());
-        *text += &head("qanat_requests_total", "counter", "Control requests by outcome.");
-        for (outcome, count) in ["served", "refused", "cut_off"].iter().zip(self.requests) {
-            let _ = writeln!(text, "qanat_requests_total{{outcome=\"{outcome}\"}} {count}");
-        }
-        *text += &head("qanat_descriptors_total", "counter", "Messages with descriptors beside them, by outcome.");
-        for (outcome, count) in ["accepted", "refused"].iter().zip(self.porters.counts) {
-            let _ = writeln!(text, "qanat_descriptors_total{{outcome=\"{outcome}\"}} {count}");
-        }
-        *text += &head("qanat_porters_killed_total", "counter", "Porters that a descriptor kept waiting.");
-        let _ = writeln!(text, "qanat_porters_killed_total {}", self.porters.counts[2]);
+        text.family("qanat_vnics", Gauge, "VNICs there are.").value(self.vnics.len());
+        text.family("qanat_sessions", Gauge, "Connections to the control socket.").value(sessions);
+        let filters = self.tables.filters_in_use();
+        text.family("qanat_filters", Gauge, "Rows of the table of filters in use.").value(filters);
+        let requests = ["served", "refused", "cut_off"].into_iter().zip(self.requests);
+        text.family("qanat_requests_total", Counter, "Control requests by outcome.").by("outcome", requests);
+        let descriptors = ["accepted", "refused"].into_iter().zip(self.porters.counts);
+        let help = "Messages with descriptors beside them, by outcome.";
+        text.family("qanat_descriptors_total", Counter, help).by("outcome", descriptors);
+        let help = "Porters that a descriptor kept waiting.";
+        text.family("qanat_porters_killed_total", Counter, help).value(self.porters.counts[2]);
         let cores = self.net_cores.states();
         let cores = || cores.iter().filter(|core| core.removed_from.is_none());
-        *text += &head("qanat_net_core_restarts_total", "counter", "Net cores that died and were started again.");
-        for core in cores() {
-            let _ =
-                writeln!(text, "qanat_net_core_restarts_total{{processor=\"{}\"}} {}", core.processor, core.restarts);
-        }
-        *text += &head("qanat_net_core_cards_moved_total", "counter", "Cards that came from other net cores.");
-        for core in cores() {
-            let _ = writeln!(
-                text,
-                "qanat_net_core_cards_moved_total{{processor=\"{}\"}} {}",
-                core.processor, core.cards_moved
-            );
-        }
-        *text += &head("qanat_memory_charged_bytes", "gauge", "Frame memory pinned for a user, of deleted VNICs too.");
-        for (user, bytes) in self.charges.by_user() {
-            let _ = writeln!(text, "qanat_memory_charged_bytes{{uid=\"{user}\"}} {bytes}");
-        }
+        let restarts = cores().map(|core| (core.processor, core.restarts));
+        let help = "Net cores that died and were started again.";
+        text.family("qanat_net_core_restarts_total", Counter, help).by("processor", restarts);
+        let moved = cores().map(|core| (core.processor, core.cards_moved));
+        let help = "Cards that came from other net cores.";
+        text.family("qanat_net_core_cards_moved_total", Counter, help).by("processor", moved);
+        let help = "Frame memory pinned for a user, of deleted VNICs too.";
+        text.family("qanat_memory_charged_bytes", Gauge, help).by("uid", self.charges.by_user());
     }
 
-    fn write_figure(&self, text: &mut String, name: &str, vnic: &Vnic) {
-        let labels = labels(vnic.slot, &vnic.wish.name);
+    fn write_figure(&self, text: &mut Exposition, name: &str, vnic: &Vnic) {
+        let mut family = text.continued(name);
+        let own_name = Escaped(&vnic.wish.name);
         if name == FIGURES[0].0 {
-            let _ = writeln!(text, "{name}{{{labels}}} {}", vnic.open_queues(&self.charges).1);
-            return;
+            let bytes = vnic.open_queues(&self.charges).1;
+            return family.labelled(&[("vnic", &vnic.slot), ("name", &own_name)], bytes);
         }
         for (direction, which) in [("transmit", Direction::Transmit), ("receive", Direction::Receive)] {
             for count in self.tables.counts(vnic.slot, which) {
                 let value = if name == FIGURES[1].0 { count.frames } else { count.bytes };
-                let _ = writeln!(
-                    text,
-                    "{name}{{{labels},direction=\"{direction}\",fate=\"{}\",dropped=\"{}\"}} {value}",
-                    count.cause, count.dropped
-                );
+                let labels: [Label<'_>; 5] = [
+                    ("vnic", &vnic.slot),
+                    ("name", &own_name),
+                    ("direction", &direction),
+                    ("fate", &count.cause),
+                    ("dropped", &count.dropped),
+                ];
+                family.labelled(&labels, value);
             }
         }
     }
@@ -173,10 +159,4 @@ fn reply(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     let _ = stream.read(&mut request)?;
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\nContent-Length: ";
     stream.write_all(format!("{head}{}\r\n\r\n{text}", text.len()).as_bytes())
-}
-
-/// A name is any text: quoted as the format wants it.
-fn labels(vnic: u32, name: &str) -> String {
-    let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("vnic=\"{vnic}\",name=\"{name}\"")
 }

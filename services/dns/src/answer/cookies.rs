@@ -35,7 +35,7 @@ impl ClientCookie {
 pub struct CookieSecrets(Vec<[u8; 16]>);
 
 impl CookieSecrets {
-    /// Of at least one secret; anycast instances share theirs (RFC 9018 section 5).
+    /// Secrets, at least one. Anycast instances share theirs (RFC 9018 section 5).
     pub fn new(current: [u8; 16], former: impl IntoIterator<Item = [u8; 16]>) -> CookieSecrets {
         CookieSecrets(std::iter::once(current).chain(former).collect())
     }

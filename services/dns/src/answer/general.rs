@@ -1,8 +1,8 @@
 //! The answer to any question within a zone: RFC 1034 section 4.3.2 as RFC 4592 (wildcards), RFC 6672 (DNAME) and RFC 4035
 //! section 3.1 (DNSSEC) have changed it.
 
+use super::plan::{Plan, Verdict};
 use super::question::Question;
-use super::{Plan, Verdict};
 use crate::image::{Node, NodeReference, Set, ZoneImage, flag, hash};
 use crate::layout;
 use crate::message::{HEADER_LENGTH, MessageWriter, rcode};

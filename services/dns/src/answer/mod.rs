@@ -8,6 +8,7 @@
 pub mod cookies;
 pub mod edns;
 mod general;
+mod plan;
 mod proof;
 pub mod question;
 
@@ -16,6 +17,7 @@ use crate::message::{HEADER_LENGTH, rcode};
 use crate::zone::rtype;
 use cookies::CookieSecrets;
 use edns::{Edns, OptReply};
+use plan::{Plan, Verdict};
 use qanat::Chunk;
 use question::{Question, flags};
 use std::net::IpAddr;
@@ -102,7 +104,8 @@ pub struct Outcome {
     pub truncated: bool,
     /// It came with a valid cookie: the address is the client's own.
     pub cookie_valid: bool,
-    /// Of the name the answer is from (a wildcard's, the zone's for what does not exist): for rate limits.
+    /// Hash of the name that the answer is from, for rate limits. It is the wildcard's name if one was used, and the zone's if
+    /// the name does not exist.
     pub source_hash: u32,
 }
 
@@ -129,37 +132,6 @@ pub struct Responder {
     pub settings: Settings,
 }
 
-/// How a message will end: what is known before its records are.
-struct Plan<'a> {
-    question_end: usize,
-    opt: Option<OptReply<'a>>,
-    /// Bytes the whole message may have.
-    limit: usize,
-    dnssec: bool,
-}
-
-impl Plan<'_> {
-    /// Bytes the message may have before OPT.
-    #[inline(always)]
-    fn records_end(&self) -> usize {
-        self.limit.saturating_sub(self.opt.as_ref().map_or(0, OptReply::length)).max(self.question_end)
-    }
-}
-
-/// What a header says of the sections.
-#[derive(Clone, Copy, Default)]
-struct Verdict {
-    authoritative: bool,
-    truncated: bool,
-    rcode: u8,
-    answers: u16,
-    authority: u16,
-    additional: u16,
-    /// Where the records end.
-    end: usize,
-    source_hash: u32,
-}
-
 impl Responder {
     /// Answers `request` into `out`; see [`answer_in_place`](Responder::answer_in_place).
     pub fn answer(&self, catalog: &Catalog, request: &[u8], origin: &Origin, out: &mut [u8]) -> Outcome {
@@ -182,7 +154,7 @@ impl Responder {
         self.answer_any(catalog, message, length, origin)
     }
 
-    /// The same for requests of any kind.
+    /// Answers a request of any kind.
     #[inline(never)]
     fn answer_any(&self, catalog: &Catalog, message: &mut [u8], length: usize, origin: &Origin) -> Outcome {
         let Some(request) = message.get(..length) else { return Outcome::of(Fate::Silence) };
@@ -483,7 +455,7 @@ fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transpo
     Some(plain_outcome(&question, &node, end))
 }
 
-/// The same for a datagram in its frame, whose sum stays known; `length_max`: of the answer.
+/// Answers a datagram in its frame, whose checksum stays known. The answer has at most `length_max` bytes.
 #[inline(always)]
 pub(crate) fn plain_datagram(zone: &ZoneImage, chunk: &mut Chunk, length_max: usize) -> Option<Outcome> {
     let (question, node, set) = find_plain(zone, chunk.bytes(), Question::up_to_the_end)?;

@@ -67,6 +67,6 @@ pub mod flags {
     pub const AA: u8 = 0x04;
     pub const TC: u8 = 0x02;
     pub const RD: u8 = 0x01;
-    /// Of the second byte.
+    /// This flag is in the second byte.
     pub const CD: u8 = 0x10;
 }

@@ -1,6 +1,7 @@
 //! Several zones: which one is a name in?
 
-use super::{ZoneImage, hash};
+use super::hash;
+use super::zone_image::ZoneImage;
 use crate::name::{self, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Of these zones; of two with the same name the later holds.
+    /// A catalog of these zones. If two have the same name, the later one counts.
     pub fn new(zones: impl IntoIterator<Item = Arc<ZoneImage>>) -> Catalog {
         let unique: BTreeMap<Name, Arc<ZoneImage>> =
             zones.into_iter().map(|zone| (zone.apex().clone(), zone)).collect();
@@ -43,7 +44,7 @@ impl Catalog {
         Catalog { zones, table, depths, missing: Arc::default() }
     }
 
-    /// The same with these zones new or replaced.
+    /// This catalog with these zones added or replaced.
     #[must_use]
     pub fn with(&self, new: impl IntoIterator<Item = Arc<ZoneImage>>) -> Catalog {
         let catalog = Catalog::new(self.zones.iter().cloned().chain(new));
@@ -53,7 +54,7 @@ impl Catalog {
         Catalog { missing, ..catalog }
     }
 
-    /// The same, in which those of `apexes` that are not there are missing: what is asked of them is answered with SERVFAIL.
+    /// This catalog, with those of `apexes` that it does not have marked as missing. Questions for them get SERVFAIL.
     #[must_use]
     pub fn with_missing<'a>(&self, apexes: impl IntoIterator<Item = &'a Name>) -> Catalog {
         let new = apexes.into_iter().filter(|apex| self.zone(apex).is_none());
@@ -62,7 +63,7 @@ impl Catalog {
         Catalog { missing: missing.into_iter().collect(), ..self.clone() }
     }
 
-    /// The same without the zone called `apex`, which is missing now.
+    /// This catalog without the zone called `apex`, which is marked as missing.
     #[must_use]
     pub fn without(&self, apex: &Name) -> Catalog {
         let small = apex.to_lowercase();
@@ -70,7 +71,7 @@ impl Catalog {
         Catalog { missing: Arc::clone(&self.missing), ..rest }.with_missing([apex])
     }
 
-    /// The same with none but the zones, there or missing, that `is_wanted` says.
+    /// This catalog with only those zones, there or missing, that `is_wanted` accepts.
     #[must_use]
     pub fn only_with(&self, is_wanted: impl Fn(&Name) -> bool) -> Catalog {
         let kept = Catalog::new(self.zones.iter().filter(|zone| is_wanted(zone.apex())).cloned());

@@ -1,9 +1,11 @@
 //! From sorted record sets to an image, in one walk: parents come before their children.
 
-use super::memory::Memory;
-use super::node::{HEADER, NOT_READY, ROW, Ready};
+use super::arena::Arena;
+use super::hash;
+use super::node::{HEADER, NOT_READY, NodeReference, ROW, Ready, flag};
+use super::nsec3::{self, Nsec3Chain};
 use super::table::Table;
-use super::{CompileError, NodeReference, Nsec3Chain, ZoneImage, flag, hash, nsec3};
+use super::zone_image::ZoneImage;
 use crate::layout;
 use crate::message::{HEADER_LENGTH, MessageWriter};
 use crate::name::{self, NAME_BYTES_MAX, Presentation};
@@ -13,6 +15,28 @@ use crate::zone::{SetView, Zone, rtype, type_name};
 const REPORT_NAMES: usize = 65_536;
 /// Bytes of records and signatures of one set: with the question and OPT they must fit into a message.
 const SET_BYTES_MAX: usize = 65_535 - HEADER_LENGTH - NAME_BYTES_MAX - 4 - 11;
+
+/// Why a zone has no image.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The records of one name and type do not fit into a message.
+    #[error("{owner}: its {rtype} records do not fit into a message of 65,535 bytes: take some out")]
+    SetTooLarge {
+        /// The name, in presentation format.
+        owner: String,
+        /// The type's name.
+        rtype: String,
+    },
+    /// The image does not fit into what addresses its nodes.
+    #[error("the zone's image is larger than 32 GiB: split the zone")]
+    TooLarge,
+    /// Parameters of NSEC3 that are not served.
+    #[error("{what}")]
+    Nsec3 {
+        /// What, and what to do.
+        what: String,
+    },
+}
 
 struct Compiler<'z> {
     zone: &'z Zone,
@@ -29,7 +53,17 @@ struct Compiler<'z> {
     labels_max: usize,
 }
 
-pub(super) fn compile(zone: &Zone, report: &mut dyn FnMut(u64)) -> Result<ZoneImage, CompileError> {
+impl ZoneImage {
+    /// Compiles a zone; `report` hears how many of its records are done, now and then.
+    ///
+    /// # Errors
+    /// See [`CompileError`].
+    pub fn compile(zone: &Zone, report: &mut dyn FnMut(u64)) -> Result<ZoneImage, CompileError> {
+        compile(zone, report)
+    }
+}
+
+fn compile(zone: &Zone, report: &mut dyn FnMut(u64)) -> Result<ZoneImage, CompileError> {
     let mut compiler = Compiler {
         zone,
         // Place 0 means nowhere.
@@ -276,7 +310,7 @@ impl<'z> Compiler<'z> {
             apex_node: NodeReference(self.names.first().map_or(0, |(_, reference)| *reference)),
             name_count: self.names.len(),
             record_count: self.zone.record_count(),
-            arena: Memory::new(self.arena),
+            arena: Arena::new(self.arena),
             table,
             labels_max: self.labels_max,
             nsec: self.nsec,

@@ -2,14 +2,16 @@
 //! copy, and indifferent to how the question wrote the name; kept to be measured against words hashed in place
 //! ([`hash`](super::hash)). Compressed names need neither: a question has nothing before it to point to, and gets FORMERR.
 
+use super::arena::Arena;
+use super::hash;
+use super::node::{Node, NodeReference};
 use super::table::Table;
-use super::{Node, NodeReference, ZoneImage, hash};
 use crate::name::NAME_BYTES_MAX;
 
 /// A table of names by the hash of their text.
 #[derive(Debug)]
 pub(super) struct FqdnIndex {
-    /// As [`ZoneImage`]'s own, by other hashes.
+    /// As the image's own, by other hashes.
     table: Table,
 }
 
@@ -44,10 +46,10 @@ fn text_hash(message: &[u8], start: usize, end: usize) -> u64 {
 }
 
 impl FqdnIndex {
-    /// Of these `count` nodes.
-    pub(super) fn new(image: &ZoneImage, references: impl Iterator<Item = NodeReference>, count: usize) -> FqdnIndex {
+    /// An index of these `count` nodes.
+    pub(super) fn new(arena: &Arena, references: impl Iterator<Item = NodeReference>, count: usize) -> FqdnIndex {
         let names = references.map(|reference| {
-            let name = image.node(reference).name();
+            let name = arena.node(reference).name();
             (text_hash(name, 0, name.len()), reference)
         });
         FqdnIndex { table: Table::new(count, names) }
@@ -56,9 +58,9 @@ impl FqdnIndex {
     /// The node of the name at `start..end` of `message`. (`cold`: it is there to be measured.)
     #[cold]
     #[inline]
-    pub(super) fn find<'z>(&self, image: &'z ZoneImage, message: &[u8], start: usize, end: usize) -> Option<Node<'z>> {
+    pub(super) fn find<'z>(&self, arena: &'z Arena, message: &[u8], start: usize, end: usize) -> Option<Node<'z>> {
         let hash = text_hash(message, start, end);
-        self.table.find(image, hash, message, start, end)
+        self.table.find(arena, hash, message, start, end)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -69,6 +71,7 @@ impl FqdnIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::ZoneImage;
     use crate::name::Name;
     use crate::zone::parse::read_text;
     use std::path::Path;

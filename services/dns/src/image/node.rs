@@ -105,7 +105,7 @@ impl<'a> Node<'a> {
         end.wrapping_sub(start) == self.name_length() && hash::equals(message, start, end, self.name_in_words())
     }
 
-    /// The same if that is in small letters.
+    /// Whether its name is the one at `start..end` of `message`, if that is in small letters.
     #[inline(always)]
     pub(super) fn is_written(&self, message: &[u8], start: usize, end: usize) -> bool {
         let (Some(name), Some(own)) = (message.get(start..end), self.bytes.get(HEADER..HEADER + self.name_length()))
@@ -115,7 +115,7 @@ impl<'a> Node<'a> {
         name.len() == own.len() && hash::is_same(name, own)
     }
 
-    /// The same, filled up with zeros to whole words.
+    /// Its name, filled up with zeros to whole words.
     #[inline(always)]
     fn name_in_words(&self) -> &'a [u8] {
         self.bytes.get(HEADER..self.directory_start()).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! The chain of hashed names (RFC 5155).
 
-use super::NodeReference;
+use super::node::NodeReference;
 use sha1::{Digest, Sha1};
 
 /// Length of a hash, bytes.

@@ -1,7 +1,8 @@
 //! Hashes of names and the nodes they may be: open addressing with linear probing.
 
+use super::arena::Arena;
 use super::memory::Memory;
-use super::{Node, NodeReference, ZoneImage};
+use super::node::{Node, NodeReference};
 use qanat::nic::prefetch;
 
 /// An immutable table, at most half full.
@@ -12,7 +13,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of `count` names: their hashes and nodes.
+    /// A table of `count` names: their hashes and nodes.
     pub(super) fn new(count: usize, names: impl Iterator<Item = (u64, NodeReference)>) -> Table {
         let size = (count * 2).next_power_of_two().max(16);
         let mut memory = vec![0u8; size * 8];
@@ -29,11 +30,11 @@ impl Table {
         Table { entries: Memory::new(memory) }
     }
 
-    /// The node of `image` with the name at `start..end` of `message`, whose hash this is.
+    /// The node in `arena` with the name at `start..end` of `message`, whose hash this is.
     #[inline(always)]
     pub(super) fn find<'z>(
         &self,
-        image: &'z ZoneImage,
+        arena: &'z Arena,
         hash: u64,
         message: &[u8],
         start: usize,
@@ -54,19 +55,19 @@ impl Table {
             slot = slot.wrapping_add(1);
         };
         // Most questions are in small letters, as what is stored, and few names have the same hash.
-        let node = image.node_at(NodeReference(entry as u32))?;
+        let node = arena.node_at(NodeReference(entry as u32))?;
         if node.is_written(message, start, end) {
             return Some(node);
         }
-        self.find_from(image, (hash, slot), message, start, end)
+        self.find_from(arena, (hash, slot), message, start, end)
     }
 
-    /// The same from a slot on, letter by letter.
+    /// Searches from a slot on, and compares letter by letter.
     #[cold]
     #[inline]
     fn find_from<'z>(
         &self,
-        image: &'z ZoneImage,
+        arena: &'z Arena,
         (hash, mut slot): (u64, usize),
         message: &[u8],
         start: usize,
@@ -80,7 +81,7 @@ impl Table {
                 return None;
             }
             if entry >> 32 == hash >> 32 {
-                let node = image.node_at(NodeReference(entry as u32))?;
+                let node = arena.node_at(NodeReference(entry as u32))?;
                 if node.is_called(message, start, end) {
                     return Some(node);
                 }

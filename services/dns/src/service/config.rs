@@ -2,21 +2,20 @@
 
 mod zones;
 
-pub use zones::ZoneRules;
+pub use zones::{ZoneFile, ZoneRules};
 
 use super::rate_limit::RateLimits;
 use crate::answer::Settings;
 use crate::answer::cookies::CookieSecrets;
-use crate::name::Name;
-use crate::transfer::config::KeyTable;
+use crate::transfer::config::{KeyTable, TransferConfigError};
 use qanat::control::regular_file as file;
 use serde::Deserialize;
-use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use zones::{RawTemplate, RawZone, RawZones};
+use zones::{RawTemplate, RawZone, RawZones, ZoneRuleError};
 
 /// Bytes of a server's name, and of its version, at most: as much as one string of a TXT record.
 pub const IDENTITY_BYTES_MAX: usize = 255;
@@ -88,15 +87,6 @@ impl Default for DnsConfig {
     }
 }
 
-/// A zone and its master file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ZoneFile {
-    /// Its name.
-    pub apex: Name,
-    /// Its file.
-    pub path: PathBuf,
-}
-
 /// What a configuration file says.
 #[derive(Clone, Debug)]
 pub struct FileConfig {
@@ -115,19 +105,42 @@ pub struct FileConfig {
 }
 
 /// Why a configuration file can't be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {mistake}", path.display())]
 pub struct ConfigError {
     path: PathBuf,
-    message: String,
+    mistake: Mistake,
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.message)
-    }
+/// What is wrong with a configuration file.
+#[derive(Debug, thiserror::Error)]
+enum Mistake {
+    #[error("{0}; name a file that this user may read")]
+    Unreadable(io::Error),
+    #[error("it is no text in UTF-8")]
+    NotUtf8,
+    #[error("{0}")]
+    Syntax(toml::de::Error),
+    #[error("udp_payload_max: 512 to 4096 bytes; 1232 is usual")]
+    UdpPayload,
+    #[error("identity, version: at most {IDENTITY_BYTES_MAX} bytes")]
+    Identity,
+    #[error("a cookie secret that is not 32 hexadecimal digits: `openssl rand -hex 16` makes one")]
+    CookieSecret,
+    #[error("rate_limit: prefixes have at most 32 (IPv4) or 128 bits")]
+    RateLimitPrefix,
+    #[error("{0}")]
+    Zone(#[from] ZoneRuleError),
+    #[error("{0}")]
+    Transfers(#[from] TransferConfigError),
+    #[error("include {}: {error}", path.display())]
+    Include { path: PathBuf, error: io::Error },
+    #[error("include: more than {FILES_MAX} files")]
+    TooManyFiles,
+    /// It is in a file that this one includes.
+    #[error("{}: {mistake}", path.display())]
+    Included { path: PathBuf, mistake: Box<Mistake> },
 }
-
-impl std::error::Error for ConfigError {}
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -185,10 +198,9 @@ struct RawLog {
 }
 
 /// Sixteen bytes in hexadecimal digits.
-fn secret(text: &str) -> Result<[u8; 16], String> {
-    let wrong = || "a cookie secret that is not 32 hexadecimal digits: `openssl rand -hex 16` makes one".to_owned();
+fn secret(text: &str) -> Result<[u8; 16], Mistake> {
     let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
-    let digits = digits.filter(|digits| digits.len() == 32).ok_or_else(wrong)?;
+    let digits = digits.filter(|digits| digits.len() == 32).ok_or(Mistake::CookieSecret)?;
     let mut bytes = [0; 16];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = pair.iter().fold(0, |value, digit| value << 4 | digit);
@@ -216,15 +228,15 @@ impl FileConfig {
     /// # Errors
     /// What is wrong, and where.
     pub fn read(path: &Path, random: [u8; 16]) -> Result<FileConfig, ConfigError> {
-        let wrong = |message: String| ConfigError { path: path.to_owned(), message };
+        let wrong = |mistake: Mistake| ConfigError { path: path.to_owned(), mistake };
         let text = read_text(path).map_err(wrong)?;
         let mut config = FileConfig::parse(&text, path.parent().unwrap_or(Path::new("")), random).map_err(wrong)?;
         config.files.push(path.to_owned());
         Ok(config)
     }
 
-    fn parse(text: &str, directory: &Path, random: [u8; 16]) -> Result<FileConfig, String> {
-        let raw: RawFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    fn parse(text: &str, directory: &Path, random: [u8; 16]) -> Result<FileConfig, Mistake> {
+        let raw: RawFile = toml::from_str(text).map_err(Mistake::Syntax)?;
         let head = (&raw.port, &raw.identity, &raw.version, &raw.udp_payload_max, &raw.metrics, &raw.control);
         let fixed = format!("{head:?} {:?} {:?} {:?} {:?}", raw.tcp, raw.rate_limit, raw.cookies, raw.log);
         let mut dns = DnsConfig::default();
@@ -232,12 +244,12 @@ impl FileConfig {
         let settings = &mut dns.settings;
         settings.udp_payload_max = raw.udp_payload_max.unwrap_or(settings.udp_payload_max);
         if !(512..=4_096).contains(&settings.udp_payload_max) {
-            return Err("udp_payload_max: 512 to 4096 bytes; 1232 is usual".to_owned());
+            return Err(Mistake::UdpPayload);
         }
         settings.identity = raw.identity.unwrap_or_default().into_bytes();
         settings.version = raw.version.unwrap_or_default().into_bytes();
         if settings.identity.len() > IDENTITY_BYTES_MAX || settings.version.len() > IDENTITY_BYTES_MAX {
-            return Err(format!("identity, version: at most {IDENTITY_BYTES_MAX} bytes"));
+            return Err(Mistake::Identity);
         }
         if !raw.cookies.off {
             let current = raw.cookies.secret.as_deref().map_or(Ok(random), secret)?;
@@ -257,7 +269,7 @@ impl FileConfig {
         limits.places = raw.rate_limit.places.unwrap_or(limits.places);
         limits.exempt = raw.rate_limit.exempt;
         if limits.ipv4_prefix > 32 || limits.ipv6_prefix > 128 {
-            return Err("rate_limit: prefixes have at most 32 (IPv4) or 128 bits".to_owned());
+            return Err(Mistake::RateLimitPrefix);
         }
         dns.log = raw.log.map(|log| LogConfig {
             file: directory.join(log.file),
@@ -267,10 +279,10 @@ impl FileConfig {
         zones.add(RawZones::new(raw.key, raw.template, raw.zone), directory)?;
         let mut files: Vec<PathBuf> = raw.include.iter().map(|path| directory.join(path)).collect();
         for path in included(&raw.include, directory)? {
-            let of = |error: String| format!("{}: {error}", path.display());
+            let of = |mistake: Mistake| Mistake::Included { path: path.clone(), mistake: Box::new(mistake) };
             let more: RawZones =
-                toml::from_str(&read_text(&path).map_err(of)?).map_err(|error| of(error.to_string()))?;
-            zones.add(more, path.parent().unwrap_or(Path::new(""))).map_err(of)?;
+                toml::from_str(&read_text(&path).map_err(of)?).map_err(|error| of(Mistake::Syntax(error)))?;
+            zones.add(more, path.parent().unwrap_or(Path::new(""))).map_err(|error| of(error.into()))?;
             files.push(path);
         }
         zones.transfers()?;
@@ -279,20 +291,20 @@ impl FileConfig {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = file::read(path, BYTES_MAX).map_err(|error| format!("{error}; name a file that this user may read"))?;
-    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
+fn read_text(path: &Path) -> Result<String, Mistake> {
+    let bytes = file::read(path, BYTES_MAX).map_err(Mistake::Unreadable)?;
+    String::from_utf8(bytes).map_err(|_| Mistake::NotUtf8)
 }
 
 /// The files that `include` names; of a directory all that end with `.toml`, in order of their names.
-fn included(include: &[PathBuf], directory: &Path) -> Result<Vec<PathBuf>, String> {
+fn included(include: &[PathBuf], directory: &Path) -> Result<Vec<PathBuf>, Mistake> {
     let mut files = Vec::new();
     for path in include.iter().map(|path| directory.join(path)) {
         if !path.is_dir() {
             files.push(path);
             continue;
         }
-        let wrong = |error: std::io::Error| format!("include {}: {error}", path.display());
+        let wrong = |error: io::Error| Mistake::Include { path: path.clone(), error };
         let entries: Result<Vec<PathBuf>, _> =
             path.read_dir().map_err(wrong)?.map(|entry| entry.map(|entry| entry.path())).collect();
         let mut entries = entries.map_err(wrong)?;
@@ -300,7 +312,7 @@ fn included(include: &[PathBuf], directory: &Path) -> Result<Vec<PathBuf>, Strin
         entries.sort();
         files.append(&mut entries);
     }
-    if files.len() > FILES_MAX { Err(format!("include: more than {FILES_MAX} files")) } else { Ok(files) }
+    if files.len() > FILES_MAX { Err(Mistake::TooManyFiles) } else { Ok(files) }
 }
 
 #[cfg(test)]
@@ -321,9 +333,9 @@ mod tests {
         let files: Vec<PathBuf> = config.zones.files().into_iter().map(|zone| zone.path).collect();
         assert_eq!(files, [directory.path().join("d/b"), directory.path().join("x")]);
         write("d/c.toml", "port = 1\n");
-        assert!(parse("include = [\"d\"]\n").unwrap_err().contains("d/c.toml: "));
-        assert!(parse("include = [\"none\"]\n").unwrap_err().contains("none: "));
-        assert!(parse("include = [\"/dev/zero\"]\n").unwrap_err().contains("a device"));
+        assert!(parse("include = [\"d\"]\n").unwrap_err().to_string().contains("d/c.toml: "));
+        assert!(parse("include = [\"none\"]\n").unwrap_err().to_string().contains("none: "));
+        assert!(parse("include = [\"/dev/zero\"]\n").unwrap_err().to_string().contains("a device"));
     }
 
     #[test]
@@ -341,7 +353,7 @@ mod tests {
         assert_eq!(more.unwrap().fixed, config.fixed);
         let other = FileConfig::parse(&text.replace("here", "there"), Path::new("/etc"), [7; 16]).unwrap();
         assert_ne!(other.fixed, config.fixed);
-        let wrong = |text: &str| FileConfig::parse(text, Path::new(""), [7; 16]).unwrap_err();
+        let wrong = |text: &str| FileConfig::parse(text, Path::new(""), [7; 16]).unwrap_err().to_string();
         assert!(wrong("prot = 1").contains("prot"));
         assert!(wrong("udp_payload_max = 100").contains("512"));
         assert!(wrong("[cookies]\nsecret = \"12\"").contains("openssl"));

@@ -25,7 +25,7 @@ pub struct Figures {
     pub not_sent: u64,
     /// Answers not sent: too many equal ones to one network.
     pub limited: u64,
-    /// The same, sent with TC set instead.
+    /// Of too many equal answers, those that were sent with TC set instead.
     pub slipped: u64,
     /// TCP connections accepted.
     pub connections: u64,
@@ -111,7 +111,7 @@ impl Figures {
 /// What was answered the shortest way, which counts no more than it must: the rest follows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlainFigures {
-    /// By the place of their type: see [`TYPES`].
+    /// Counts, by the place of the type in [`TYPES`].
     types: [u64; 16],
     request_bytes: u64,
     answer_bytes: u64,

@@ -3,64 +3,62 @@
 //! An answer reads the table, then the node it names. One after the other, each waits for memory twice; of a group first all
 //! entries are asked for, then all nodes, and then it is answered as if everything were near.
 
-use super::DnsService;
 use crate::answer::question::Question;
+use crate::image::Catalog;
 use crate::message::HEADER_LENGTH;
-use qanat::{Chunk, Context, UdpSocketId};
+use qanat::{Chunk, UdpSocketId};
 use std::net::SocketAddr;
 
 /// Datagrams in a group: twice as many cache lines wait to be used, far fewer than the nearest cache has.
 const GROUP: usize = 32;
 
+/// A datagram: where it came to, from whom, and the frame.
+type Datagram = (UdpSocketId, SocketAddr, Chunk);
+
 /// Datagrams of the current turn that wait for their group. Their frames are not held beyond it.
 pub(super) struct LookAhead {
-    waiting: Vec<(UdpSocketId, SocketAddr, Chunk)>,
+    waiting: Vec<Datagram>,
 }
 
 impl LookAhead {
     pub(super) fn new() -> LookAhead {
         LookAhead { waiting: Vec::with_capacity(GROUP) }
     }
-}
 
-impl DnsService {
-    /// Answers a datagram with its group.
+    /// Adds a datagram. Says whether the group is full.
     #[inline]
-    pub(super) fn datagram_in_group(
-        &mut self,
-        socket: UdpSocketId,
-        peer: SocketAddr,
-        chunk: Chunk,
-        context: &mut Context<'_>,
-    ) {
-        self.look_ahead.waiting.push((socket, peer, chunk));
-        if self.look_ahead.waiting.len() >= GROUP {
-            self.answer_group(context);
-        }
+    pub(super) fn add(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> bool {
+        self.waiting.push((socket, peer, chunk));
+        self.waiting.len() >= GROUP
     }
 
-    /// Answers those that wait, if any.
-    pub(super) fn answer_group(&mut self, context: &mut Context<'_>) {
-        if self.look_ahead.waiting.is_empty() {
-            return;
-        }
-        if let Some(zone) = self.catalog.only() {
+    /// Whether no datagram waits.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes the group out, once all memory that its answers need has been asked for.
+    #[inline]
+    pub(super) fn take(&mut self, catalog: &Catalog) -> Vec<Datagram> {
+        if let Some(zone) = catalog.only() {
             let mut hashes = [0; GROUP];
-            for ((_, _, chunk), hash) in self.look_ahead.waiting.iter().zip(&mut hashes) {
+            for ((_, _, chunk), hash) in self.waiting.iter().zip(&mut hashes) {
                 if let Some(question) = Question::parse(chunk.bytes()) {
                     *hash = zone.ask_for_entry(chunk.bytes(), HEADER_LENGTH, question.name_end);
                 }
             }
-            for hash in hashes.iter().take(self.look_ahead.waiting.len()) {
+            for hash in hashes.iter().take(self.waiting.len()) {
                 zone.ask_for_node(*hash);
             }
         }
-        // Taken out meanwhile, its memory kept: no allocation after the start.
-        let mut group = std::mem::take(&mut self.look_ahead.waiting);
-        for (socket, peer, chunk) in group.drain(..) {
-            self.any_datagram(socket, peer, chunk, context);
-        }
-        self.look_ahead.waiting = group;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Gives the memory of a group back once it is answered. So nothing is allocated after the start.
+    #[inline]
+    pub(super) fn give_back(&mut self, group: Vec<Datagram>) {
+        self.waiting = group;
     }
 }
 

@@ -2,17 +2,18 @@
 
 use super::figures::Figures;
 use crate::counted::{RCODES, TYPES};
-use crate::image::Catalog;
+use crate::image::{Catalog, ZoneImage};
 use crate::name::Name;
 use crate::transfer::{Standing, TransferFigures};
+use qanat::control::prometheus::Exposition;
+use qanat::control::prometheus::Kind::{Counter, Gauge};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// What there is to tell.
 pub struct Report<'a> {
-    /// Of the service.
+    /// The service's figures.
     pub figures: &'a Figures,
-    /// Of transfers.
+    /// Figures of transfers.
     pub transfers: &'a TransferFigures,
     /// What is served.
     pub catalog: &'a Catalog,
@@ -25,36 +26,35 @@ pub struct Report<'a> {
 /// The figures as text.
 pub fn text(report: &Report<'_>) -> String {
     let Report { figures, transfers, catalog, standings, broken } = report;
-    let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (labels, value) in values {
-            let _ = writeln!(text, "{name}{labels} {value}");
-        }
-    };
-    let plain = |value: u64| [(String::new(), value)];
-    let labelled = |label: &str, names: &mut dyn Iterator<Item = &'static str>, counts: &[u64]| -> Vec<(String, u64)> {
-        names.zip(counts).map(|(name, count)| (format!("{{{label}=\"{name}\"}}"), *count)).collect()
-    };
-    let types = labelled("type", &mut TYPES.iter().map(|(_, name)| *name), &figures.types);
-    family("qanat_dns_queries_total", "counter", "Queries answered, by type.", &types);
-    let rcodes = labelled("rcode", &mut RCODES.iter().map(|(_, name)| *name), &figures.rcodes);
-    family("qanat_dns_answers_total", "counter", "Answers, by response code.", &rcodes);
+    let mut text = Exposition::default();
+    write_answers(&mut text, figures);
+    write_connections(&mut text, figures);
+    write_zones(&mut text, catalog, broken);
+    write_transfers(&mut text, transfers);
+    write_standings(&mut text, standings);
+    text.into_text()
+}
+
+fn write_answers(text: &mut Exposition, figures: &Figures) {
+    let types = TYPES.iter().map(|(_, name)| *name).zip(figures.types);
+    text.family("qanat_dns_queries_total", Counter, "Queries answered, by type.").by("type", types);
+    let rcodes = RCODES.iter().map(|(_, name)| *name).zip(figures.rcodes);
+    text.family("qanat_dns_answers_total", Counter, "Answers, by response code.").by("rcode", rcodes);
     let bytes = [("in", figures.request_bytes), ("out", figures.answer_bytes)];
-    let bytes = bytes.map(|(way, count)| (format!("{{direction=\"{way}\"}}"), count));
-    family("qanat_dns_bytes_total", "counter", "Bytes of messages.", &bytes);
+    text.family("qanat_dns_bytes_total", Counter, "Bytes of messages.").by("direction", bytes);
     let fates = [
         ("silence", figures.silent),
         ("limited", figures.limited),
         ("not_sent", figures.not_sent),
         ("log", figures.log_drops),
     ];
-    let fates = fates.map(|(cause, count)| (format!("{{cause=\"{cause}\"}}"), count));
-    family("qanat_dns_dropped_total", "counter", "Not answered, by cause; log: lines lost.", &fates);
-    family("qanat_dns_truncated_total", "counter", "Answers with TC set.", &plain(figures.truncated));
-    family("qanat_dns_slipped_total", "counter", "Of those, by rate limit.", &plain(figures.slipped));
-    family("qanat_dns_cookies_valid_total", "counter", "Queries with a valid cookie.", &plain(figures.cookies_valid));
+    text.family("qanat_dns_dropped_total", Counter, "Not answered, by cause; log: lines lost.").by("cause", fates);
+    text.family("qanat_dns_truncated_total", Counter, "Answers with TC set.").value(figures.truncated);
+    text.family("qanat_dns_slipped_total", Counter, "Of those, by rate limit.").value(figures.slipped);
+    text.family("qanat_dns_cookies_valid_total", Counter, "Queries with a valid cookie.").value(figures.cookies_valid);
+}
+
+fn write_connections(text: &mut Exposition, figures: &Figures) {
     let connections = [
         ("accepted", figures.connections),
         ("refused", figures.connections_refused.saturating_sub(figures.connections_refused_peer)),
@@ -63,20 +63,25 @@ pub fn text(report: &Report<'_>) -> String {
         ("refused_peer", figures.connections_refused_peer),
         ("broken", figures.connections_broken),
     ];
-    let connections = connections.map(|(fate, count)| (format!("{{fate=\"{fate}\"}}"), count));
-    family("qanat_dns_connections_total", "counter", "TCP connections, by what became of them.", &connections);
-    family("qanat_dns_connections_open", "gauge", "TCP connections open.", &plain(figures.connections_open));
-    let zones = |value: fn(&crate::image::ZoneImage) -> u64| -> Vec<(String, u64)> {
-        catalog.zones().iter().map(|zone| (format!("{{zone=\"{}\"}}", zone.apex()), value(zone))).collect()
-    };
-    family("qanat_dns_zone_serial", "gauge", "Serial number.", &zones(|zone| u64::from(zone.serial())));
-    family("qanat_dns_zone_names", "gauge", "Names.", &zones(|zone| zone.name_count() as u64));
-    family("qanat_dns_zone_bytes", "gauge", "Memory of the image.", &zones(|zone| zone.memory_bytes() as u64));
-    let named = |apex: &Name| format!("{{zone=\"{apex}\"}}");
-    let missing: Vec<(String, u64)> = catalog.missing().map(|apex| (named(&apex), 1)).collect();
-    family("qanat_dns_zone_missing", "gauge", "Zones that are answered with SERVFAIL.", &missing);
-    let broken: Vec<(String, u64)> = broken.iter().map(|apex| (named(apex), 1)).collect();
-    family("qanat_dns_zone_broken", "gauge", "Zones whose file cannot be used.", &broken);
+    let help = "TCP connections, by what became of them.";
+    text.family("qanat_dns_connections_total", Counter, help).by("fate", connections);
+    text.family("qanat_dns_connections_open", Gauge, "TCP connections open.").value(figures.connections_open);
+}
+
+fn write_zones(text: &mut Exposition, catalog: &Catalog, broken: &[Name]) {
+    let zones = |value: fn(&ZoneImage) -> u64| catalog.zones().iter().map(move |zone| (zone.apex(), value(zone)));
+    let serials = zones(|zone| u64::from(zone.serial()));
+    text.family("qanat_dns_zone_serial", Gauge, "Serial number.").by("zone", serials);
+    text.family("qanat_dns_zone_names", Gauge, "Names.").by("zone", zones(|zone| zone.name_count() as u64));
+    let bytes = zones(|zone| zone.memory_bytes() as u64);
+    text.family("qanat_dns_zone_bytes", Gauge, "Memory of the image.").by("zone", bytes);
+    let missing = catalog.missing().map(|apex| (apex, 1));
+    text.family("qanat_dns_zone_missing", Gauge, "Zones that are answered with SERVFAIL.").by("zone", missing);
+    let broken = broken.iter().map(|apex| (apex, 1));
+    text.family("qanat_dns_zone_broken", Gauge, "Zones whose file cannot be used.").by("zone", broken);
+}
+
+fn write_transfers(text: &mut Exposition, transfers: &TransferFigures) {
     let ways = [
         ("out", "whole", transfers.whole_out),
         ("out", "differences", transfers.steps_out),
@@ -87,24 +92,27 @@ pub fn text(report: &Report<'_>) -> String {
         ("in", "unusable", transfers.unusable),
         ("in", "failed", transfers.failed),
     ];
-    let ways = ways.map(|(way, fate, count)| (format!("{{direction=\"{way}\",result=\"{fate}\"}}"), count));
-    family("qanat_dns_transfers_total", "counter", "Transfers, by what became of them.", &ways);
+    let mut family = text.family("qanat_dns_transfers_total", Counter, "Transfers, by what became of them.");
+    for (way, fate, count) in ways {
+        family.labelled(&[("direction", &way), ("result", &fate)], count);
+    }
     let notified = [("taken", transfers.notified), ("refused", transfers.notify_refused)];
-    let notified = notified.map(|(fate, count)| (format!("{{result=\"{fate}\"}}"), count));
-    family("qanat_dns_notify_total", "counter", "NOTIFY messages received.", &notified);
-    family("qanat_dns_expired_total", "counter", "Zones that expired.", &plain(transfers.expired));
-    let of = |value: fn(&Standing) -> Option<u64>| -> Vec<(String, u64)> {
-        standings.iter().filter_map(|(apex, standing)| Some((named(apex), value(standing)?))).collect()
+    text.family("qanat_dns_notify_total", Counter, "NOTIFY messages received.").by("result", notified);
+    text.family("qanat_dns_expired_total", Counter, "Zones that expired.").value(transfers.expired);
+}
+
+fn write_standings(text: &mut Exposition, standings: &BTreeMap<Name, Standing>) {
+    let of = |value: fn(&Standing) -> Option<u64>| {
+        standings.iter().filter_map(move |(apex, standing)| Some((apex, value(standing)?)))
     };
-    let checked = of(|standing| standing.checked_s);
-    family("qanat_dns_zone_checked_seconds", "gauge", "When a primary last spoke of the zone, since 1970.", &checked);
-    let expires = of(|standing| standing.expires_s);
-    family("qanat_dns_zone_expires_seconds", "gauge", "When the zone expires, since 1970.", &expires);
+    let help = "When a primary last spoke of the zone, since 1970.";
+    text.family("qanat_dns_zone_checked_seconds", Gauge, help).by("zone", of(|standing| standing.checked_s));
+    let help = "When the zone expires, since 1970.";
+    text.family("qanat_dns_zone_expires_seconds", Gauge, help).by("zone", of(|standing| standing.expires_s));
     let received = of(|standing| Some(standing.received));
-    family("qanat_dns_zone_transfers_total", "counter", "Versions received.", &received);
+    text.family("qanat_dns_zone_transfers_total", Counter, "Versions received.").by("zone", received);
     let failures = of(|standing| Some(standing.failures));
-    family("qanat_dns_zone_transfer_failures_total", "counter", "Transfers that failed.", &failures);
-    text
+    text.family("qanat_dns_zone_transfer_failures_total", Counter, "Transfers that failed.").by("zone", failures);
 }
 
 #[cfg(test)]

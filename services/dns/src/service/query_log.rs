@@ -8,12 +8,21 @@ use crate::zone::type_name;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Lines that wait for the disk at most.
 const QUEUE_MAX: usize = 1_024;
+
+/// The query log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("query log {}: {error}; name a file that this user may write", path.display())]
+pub struct QueryLogError {
+    path: PathBuf,
+    error: io::Error,
+}
 
 /// The log's front end, on the service's thread.
 pub(super) struct QueryLog {
@@ -27,7 +36,11 @@ pub(super) struct QueryLog {
 
 impl QueryLog {
     /// Opens the file for appending and starts the writer.
-    pub(super) fn open(config: &LogConfig) -> io::Result<QueryLog> {
+    pub(super) fn open(config: &LogConfig) -> Result<QueryLog, QueryLogError> {
+        QueryLog::start(config).map_err(|error| QueryLogError { path: config.file.clone(), error })
+    }
+
+    fn start(config: &LogConfig) -> io::Result<QueryLog> {
         let mut file = OpenOptions::new().append(true).create(true).open(&config.file)?;
         let (sender, lines) = sync_channel::<String>(QUEUE_MAX);
         let thread = std::thread::Builder::new().name("dns-query-log".into()).spawn(move || {

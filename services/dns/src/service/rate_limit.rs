@@ -15,7 +15,7 @@ use std::net::IpAddr;
 pub struct RateLimits {
     /// Equal answers a second to one network; 0: no limit.
     pub answers_per_s: u32,
-    /// Of those beyond, each so manieth is sent with TC set; 0: none.
+    /// Of the answers beyond the limit, every n-th is sent with TC set, where n is this number. 0: none is sent.
     pub slip: u32,
     /// Bits of an IPv4 address that are its network.
     pub ipv4_prefix: u8,

@@ -18,8 +18,8 @@
 //! file = "example.net.copy"              # where it is kept, and started from after a restart; may be left out
 //! ```
 
-use super::tsig::{Key, Keyring};
-use crate::name::Name;
+use super::tsig::{Key, KeyError, Keyring};
+use crate::name::{Name, NameError};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -108,24 +108,69 @@ pub struct ZoneTransfers {
     pub file: Option<PathBuf>,
 }
 
-/// All of it.
+/// All rules of transfers.
 #[derive(Clone, Debug, Default)]
 pub struct TransferConfig {
     /// Keys.
     pub keys: Keyring,
-    /// By zone (small letters).
+    /// Rules, by the zone's name (small letters).
     pub zones: BTreeMap<Name, ZoneTransfers>,
 }
 
+/// What is wrong with what a user wrote about transfers.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferConfigError {
+    /// A `[[key]]`.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+    /// A field of a `[[zone]]`.
+    #[error("zone {zone}: {field}: {error}")]
+    Zone {
+        /// The zone's name.
+        zone: Name,
+        /// The field.
+        field: &'static str,
+        /// What is wrong with a word in it.
+        error: WordError,
+    },
+}
+
+/// What is wrong with a word that says who may transfer, or where from and to.
+#[derive(Debug, thiserror::Error)]
+pub enum WordError {
+    /// A key's name is none.
+    #[error("{word:?}: {error}")]
+    KeyName {
+        /// As it was written.
+        word: String,
+        /// What is wrong with the name.
+        error: NameError,
+    },
+    /// There is no such key.
+    #[error("{word:?}: there is no [[key]] called {name:?}")]
+    UnknownKey {
+        /// As it was written.
+        word: String,
+        /// The key's name.
+        name: String,
+    },
+    /// It is no address of a server.
+    #[error("{0:?}: write ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT, and `key:NAME` after it if messages are signed")]
+    Remote(String),
+    /// It is no range of addresses.
+    #[error("{0:?}: write ADDRESS/LENGTH, `ADDRESS/LENGTH key:NAME` or `key:NAME`")]
+    Access(String),
+}
+
 impl TransferConfig {
-    /// Of what a user wrote.
+    /// The rules that a user wrote.
     ///
     /// # Errors
     /// What is wrong, where, and what it may be.
     pub fn new<'a>(
         keys: &[KeyTable],
         zones: impl IntoIterator<Item = (&'a Name, &'a ZoneTable)>,
-    ) -> Result<TransferConfig, String> {
+    ) -> Result<TransferConfig, TransferConfigError> {
         let key = |table: &KeyTable| {
             let algorithm = table.algorithm.as_deref().unwrap_or(ALGORITHM_DEFAULT);
             Key::new(&table.name, algorithm, &table.secret).map(Arc::new)
@@ -133,11 +178,10 @@ impl TransferConfig {
         let keys = Keyring::new(keys.iter().map(key).collect::<Result<Vec<_>, _>>()?);
         let mut config = TransferConfig { keys, zones: BTreeMap::new() };
         for (name, table) in zones {
-            let wrong = |field: &str| {
-                let field = field.to_owned();
-                move |error: String| format!("zone {name}: {field}: {error}")
+            let wrong = |field: &'static str| {
+                move |error: WordError| TransferConfigError::Zone { zone: name.clone(), field, error }
             };
-            let remotes = |field: &str, words: &[String]| -> Result<Vec<Remote>, String> {
+            let remotes = |field: &'static str, words: &[String]| -> Result<Vec<Remote>, TransferConfigError> {
                 words.iter().map(|text| parse_remote(text, &config.keys).map_err(wrong(field))).collect()
             };
             let allow = table.allow_transfer.iter();
@@ -171,34 +215,31 @@ impl TransferConfig {
 }
 
 /// Splits `ADDRESS key:NAME`.
-fn split_key<'a>(text: &'a str, keys: &Keyring) -> Result<(&'a str, Option<Arc<Key>>), String> {
+fn split_key<'a>(text: &'a str, keys: &Keyring) -> Result<(&'a str, Option<Arc<Key>>), WordError> {
     let (address, name) = match text.split_once("key:") {
         Some((address, name)) => (address.trim(), Some(name.trim())),
         None => (text.trim(), None),
     };
     let Some(name) = name else { return Ok((address, None)) };
-    let parsed = Name::absolute(name).map_err(|error| format!("{text:?}: {error}"))?;
-    let key = keys.named(&parsed).ok_or_else(|| format!("{text:?}: there is no [[key]] called {name:?}"))?;
+    let parsed = Name::absolute(name).map_err(|error| WordError::KeyName { word: text.to_owned(), error })?;
+    let key =
+        keys.named(&parsed).ok_or_else(|| WordError::UnknownKey { word: text.to_owned(), name: name.to_owned() })?;
     Ok((address, Some(Arc::clone(key))))
 }
 
-fn parse_remote(text: &str, keys: &Keyring) -> Result<Remote, String> {
+fn parse_remote(text: &str, keys: &Keyring) -> Result<Remote, WordError> {
     let (address, key) = split_key(text, keys)?;
     let with_port = address.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
-    let address = with_port.or_else(|_| address.parse()).map_err(|_| {
-        format!(
-            "{text:?}: write ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT, and `key:NAME` after it if messages are signed"
-        )
-    })?;
+    let address = with_port.or_else(|_| address.parse()).map_err(|_| WordError::Remote(text.to_owned()))?;
     Ok(Remote { address, key })
 }
 
-fn parse_access(text: &str, keys: &Keyring) -> Result<Access, String> {
+fn parse_access(text: &str, keys: &Keyring) -> Result<Access, WordError> {
     let (prefix, key) = split_key(text, keys)?;
     if prefix.is_empty() && key.is_some() {
         return Ok(Access { prefix: None, key });
     }
-    let wrong = || format!("{text:?}: write ADDRESS/LENGTH, `ADDRESS/LENGTH key:NAME` or `key:NAME`");
+    let wrong = || WordError::Access(text.to_owned());
     let (address, length) = prefix.split_once('/').map_or((prefix, None), |(address, length)| (address, Some(length)));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
@@ -210,7 +251,7 @@ fn parse_access(text: &str, keys: &Keyring) -> Result<Access, String> {
 mod tests {
     use super::*;
 
-    fn config(zone: &ZoneTable) -> Result<ZoneTransfers, String> {
+    fn config(zone: &ZoneTable) -> Result<ZoneTransfers, TransferConfigError> {
         let key = KeyTable { name: "k.example".to_owned(), algorithm: None, secret: "AAAA".to_owned() };
         let name = Name::absolute("Example").unwrap();
         let config = TransferConfig::new(&[key], [(&name, zone)])?;
@@ -243,11 +284,14 @@ mod tests {
         let ports: Vec<u16> = zone.primaries.iter().map(|remote| remote.address.port()).collect();
         assert_eq!((ports, zone.primaries[1].key.is_some()), (vec![53, 5_353, 54, 53], true));
         for (word, part) in [("here", "ADDRESS:PORT"), ("10.0.0.1 key:none", "no [[key]] called \"none\"")] {
-            let error = config(&ZoneTable { also_notify: strings(&[word]), ..ZoneTable::default() }).unwrap_err();
+            let error =
+                config(&ZoneTable { also_notify: strings(&[word]), ..ZoneTable::default() }).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("also_notify"), "{error}");
         }
         for word in ["10.0.0.0/33", "x/8", ""] {
-            let error = config(&ZoneTable { allow_transfer: strings(&[word]), ..ZoneTable::default() }).unwrap_err();
+            let error = config(&ZoneTable { allow_transfer: strings(&[word]), ..ZoneTable::default() })
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("allow_transfer"), "{error}");
         }
     }

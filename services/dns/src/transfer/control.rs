@@ -42,7 +42,7 @@ pub struct Standing {
     pub received: u64,
     /// Attempts that failed since the start.
     pub failures: u64,
-    /// Of them, those since the last that did not.
+    /// Attempts that failed since the last one that succeeded.
     pub failures_in_a_row: u32,
     /// Why the last one failed, if it did.
     pub error: Option<String>,

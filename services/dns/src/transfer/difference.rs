@@ -42,7 +42,7 @@ impl OwnedRecord {
 pub struct Difference {
     /// Serial number of the older version.
     pub from: u32,
-    /// Of the newer.
+    /// Serial number of the newer version.
     pub to: u32,
     /// The older SOA record, then what is gone.
     pub removed: Vec<OwnedRecord>,
@@ -94,8 +94,8 @@ pub struct History {
 }
 
 impl History {
-    /// With one more step. One that does not follow begins anew; what together is larger than the zone is of no use to
-    /// anybody and goes, as do versions beyond a hundred.
+    /// This history with one more step. A step that does not follow the last one begins a new history. The oldest steps go if all
+    /// together are larger than the zone, or more than a hundred.
     #[must_use]
     pub fn with(&self, step: Difference, zone_bytes: usize) -> History {
         let mut history = self.clone();

@@ -3,9 +3,8 @@
 use super::difference::is_newer;
 use super::walk::WholeRecord;
 use crate::name::Name;
-use crate::zone::{Zone, ZoneBuilder, rtype};
+use crate::zone::{RecordError, Zone, ZoneBuilder, ZoneError, rtype};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 /// Most a transfer may bring, bytes: a primary gone mad must not fill the memory.
 const BYTES_MAX: usize = 4 << 30;
@@ -13,27 +12,23 @@ const BYTES_MAX: usize = 4 << 30;
 const RECORD_OVERHEAD: usize = 64;
 
 /// Why a transfer is of no use.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IncomingError {
     /// The stream is not one of records between SOA records.
+    #[error("not a transfer: {0}")]
     Protocol(&'static str),
     /// More than 4 GiB.
+    #[error("more than 4 GiB")]
     TooLarge,
     /// Differences that do not fit the zone there is: the whole zone must be asked for.
+    #[error("differences that do not fit the zone there is")]
     DoesNotFit,
+    /// A record cannot be part of the zone.
+    #[error("{0}")]
+    Record(RecordError),
     /// The zone cannot be served.
-    Zone(String),
-}
-
-impl fmt::Display for IncomingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IncomingError::Protocol(what) => write!(f, "not a transfer: {what}"),
-            IncomingError::TooLarge => f.write_str("more than 4 GiB"),
-            IncomingError::DoesNotFit => f.write_str("differences that do not fit the zone there is"),
-            IncomingError::Zone(what) => f.write_str(what),
-        }
-    }
+    #[error("{0}")]
+    Zone(ZoneError),
 }
 
 /// How far a transfer is.
@@ -84,7 +79,7 @@ fn serial(soa: &WholeRecord) -> Option<u32> {
 }
 
 impl Incoming {
-    /// Of the zone called `apex`; `had`: its serial number here, if differences were asked for.
+    /// A transfer of the zone called `apex`. `had` is the serial number of our version, if differences were asked for.
     pub fn new(apex: &Name, had: Option<u32>) -> Incoming {
         Incoming { apex: apex.to_lowercase(), had, soa: None, state: State::Start, bytes: 0, is_done: false }
     }
@@ -178,13 +173,13 @@ impl Incoming {
             State::Steps(steps, _) => apply(&mut builder, base.ok_or(IncomingError::DoesNotFit)?, steps)?,
             _ => return Err(IncomingError::Protocol("there was nothing newer")),
         }
-        let (zone, _) = builder.finish().map_err(|error| IncomingError::Zone(error.to_string()))?;
+        let (zone, _) = builder.finish().map_err(IncomingError::Zone)?;
         Ok(zone)
     }
 }
 
 fn add(builder: &mut ZoneBuilder, record: &WholeRecord) -> Result<(), IncomingError> {
-    builder.add(&record.owner, record.rtype, record.ttl, &record.data).map_err(IncomingError::Zone)
+    builder.add(&record.owner, record.rtype, record.ttl, &record.data).map_err(IncomingError::Record)
 }
 
 /// A record without its TTL, which makes no difference to which one it is.
@@ -210,14 +205,14 @@ fn apply(builder: &mut ZoneBuilder, base: &Zone, steps: Vec<Step>) -> Result<(),
     for (index, record) in base.records().enumerate().filter(|(_, record)| record.rtype != rtype::SOA) {
         let identity = (record.owner.to_vec(), record.rtype, record.data.to_vec());
         if !removed.remove(&identity) {
-            builder.add(base.spelling(index), record.rtype, record.ttl, record.data).map_err(IncomingError::Zone)?;
+            builder.add(base.spelling(index), record.rtype, record.ttl, record.data).map_err(IncomingError::Record)?;
         }
     }
     if !removed.is_empty() {
         return Err(IncomingError::DoesNotFit);
     }
     for ((_, rtype, data), (ttl, owner)) in added {
-        builder.add(&owner, rtype, ttl, &data).map_err(IncomingError::Zone)?;
+        builder.add(&owner, rtype, ttl, &data).map_err(IncomingError::Record)?;
     }
     Ok(())
 }

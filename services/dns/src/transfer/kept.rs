@@ -1,15 +1,33 @@
 //! A secondary's zone kept in a file: what it starts from before a primary answers. The file's time of modification is the
 //! last time a primary spoke of the zone, so that it expires over a restart too (RFC 1034, section 4.3.5).
 
-use super::secondary::Timing;
+use super::timing::Timing;
 use crate::name::{Name, Presentation};
 use crate::zone::parse::read_copy;
-use crate::zone::{Zone, type_name};
+use crate::zone::{Zone, ZoneError, type_name};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+/// Why a zone cannot be read from the file that keeps it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {cause}; the zone is fetched anew", path.display())]
+pub struct KeptError {
+    path: PathBuf,
+    cause: Cause,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Cause {
+    #[error("{0}")]
+    File(io::Error),
+    #[error("{0}")]
+    Zone(ZoneError),
+    #[error("no SOA record")]
+    NoSoa,
+}
 
 /// Since a primary spoke of the zone kept at `path`; nothing if the clock was put back meanwhile.
 fn age(path: &Path) -> io::Result<Duration> {
@@ -19,16 +37,16 @@ fn age(path: &Path) -> io::Result<Duration> {
 /// The zone kept at `path`, and how long ago a primary spoke of it; `None`: there is none, or it has expired.
 ///
 /// # Errors
-/// A message: it cannot be read, or is no zone of that name. It is fetched anew then, and the file replaced.
-pub fn load(path: &Path, apex: &Name) -> Result<Option<(Zone, Duration)>, String> {
-    let wrong = |error: String| format!("{}: {error}; the zone is fetched anew", path.display());
+/// It cannot be read, or is no zone of that name. It is fetched anew then, and the file replaced.
+pub fn load(path: &Path, apex: &Name) -> Result<Option<(Zone, Duration)>, KeptError> {
+    let wrong = |cause: Cause| KeptError { path: path.to_owned(), cause };
     let age = match age(path) {
         Ok(age) => age,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(error.to_string())),
+        Err(error) => return Err(wrong(Cause::File(error))),
     };
-    let (zone, _) = read_copy(apex, path).map_err(|error| wrong(error.to_string()))?;
-    let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or_else(|| wrong("no SOA record".to_owned()))?;
+    let (zone, _) = read_copy(apex, path).map_err(|error| wrong(Cause::Zone(error)))?;
+    let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or_else(|| wrong(Cause::NoSoa))?;
     Ok((age < timing.expire()).then_some((zone, age)))
 }
 
@@ -95,6 +113,6 @@ mod tests {
         refresh(&path).unwrap();
         assert!(load(&path, &apex).unwrap().is_some());
         fs::write(&path, "half a zo").unwrap();
-        assert!(load(&path, &apex).unwrap_err().contains("fetched anew"));
+        assert!(load(&path, &apex).unwrap_err().to_string().contains("fetched anew"));
     }
 }

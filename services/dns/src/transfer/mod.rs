@@ -6,16 +6,23 @@
 //!                                 └─ any other question, answered and signed       │ incoming: what came
 //!   versions ─ notify out                                                          └▶ worker: makes zones, publishes
 //! ```
-//! All of it is off the path of ordinary answers, which never look here.
+//! Ordinary answers never come here.
 
+mod clock;
 pub mod config;
 pub mod control;
 pub mod difference;
+mod figures;
+mod identifiers;
 pub mod incoming;
 pub mod kept;
+mod log;
 mod notify;
 pub mod outgoing;
+mod replies;
 mod secondary;
+mod timing;
+mod tokens;
 pub mod tsig;
 pub mod versions;
 pub mod walk;
@@ -23,142 +30,43 @@ mod worker;
 
 pub use config::TransferConfig;
 pub use control::{Control, Plan, Standing};
+pub use figures::TransferFigures;
 pub use outgoing::Outgoing;
+pub use replies::Way;
+pub use tokens::TIMER_BIT;
 pub use versions::Versions;
 pub use worker::Arrival;
 
-use crate::answer::edns::{self, OptReply};
-use crate::answer::question::Question;
 use crate::name::Name;
-use crate::service::CatalogPublisher;
+use crate::publish::CatalogPublisher;
 use crate::zone::rtype;
+use clock::wall_clock_s;
+use identifiers::Random;
+use log::Log;
 use notify::Notifier;
 use outgoing::Kind;
 use qanat::{Commands, ConnectionId, Context, Event, UdpSocketId};
-use secondary::{Secondary, Timing, Tools};
-use serde::Serialize;
-use siphasher::sip::SipHasher24;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::Hasher;
+use replies::{FORMERR, NOTAUTH, REFUSED, question, refuse, room};
+use secondary::{Secondary, Tools};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use timing::Timing;
+use tokens::{TIMER_NUMBER, TIMER_SECONDARY};
 use tsig::Signer;
 use worker::{Worker, Workshop};
 
 /// Ports that transfers are fetched from: few, so that a rule of the control plane can name them, and none that Linux picks
 /// for itself, so that an address shared with the kernel has them free.
 pub const PORTS: RangeInclusive<u16> = 61_000..=61_255;
-/// Timers of ours have this bit in their token.
-pub const TIMER_BIT: u64 = 1 << 63;
-const TIMER_NOTIFY: u64 = TIMER_BIT;
-const TIMER_SECONDARY: u64 = TIMER_BIT | 1 << 62;
-const TIMER_NUMBER: u64 = (1 << 62) - 1;
-/// Messages to the operator kept until somebody reads them.
-const LOG_MAX: usize = 256;
-/// An answer over UDP to a client without EDNS (RFC 1035, section 4.2.1).
-const UDP_ROOM_MIN: usize = 512;
-/// The payload we announce.
-const UDP_PAYLOAD: u16 = 1_232;
 const OPCODE_NOTIFY: u8 = 4 << 3;
-const NOTAUTH: u8 = 9;
-const REFUSED: u8 = 5;
-const FORMERR: u8 = 1;
 
-/// Seconds since 1970: what signatures are dated by.
-fn wall_clock_s() -> u64 {
-    // No system call: the kernel's page of the clock. And only for signed messages and transfers.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Identifiers nobody can guess, whichever others they have seen: a keyed hash of a count.
-struct Random {
-    key: [u8; 16],
-    count: u64,
-}
-
-impl Random {
-    fn new(key: [u8; 16]) -> Random {
-        Random { key, count: 0 }
-    }
-
-    fn identifier(&mut self) -> u16 {
-        self.count = self.count.wrapping_add(1);
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write_u64(self.count);
-        hasher.finish() as u16
-    }
-}
-
-/// What the operator should know, until it is read.
-#[derive(Default)]
-struct Log(VecDeque<String>);
-
-impl Log {
-    fn say(&mut self, text: String) {
-        if self.0.len() == LOG_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back(text);
-    }
-}
-
-/// What was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct TransferFigures {
-    /// Zones sent whole.
-    pub whole_out: u64,
-    /// Differences sent.
-    pub steps_out: u64,
-    /// Clients that had the newest version.
-    pub current_out: u64,
-    /// Transfers not allowed.
-    pub refused: u64,
-    /// Requests whose signature did not hold.
-    pub bad_signatures: u64,
-    /// NOTIFY taken.
-    pub notified: u64,
-    /// NOTIFY from somebody who is no primary.
-    pub notify_refused: u64,
-    /// Zones received.
-    pub received: u64,
-    /// Zones received that could not be served.
-    pub unusable: u64,
-    /// Attempts to fetch a zone that failed.
-    pub failed: u64,
-    /// Zones that expired.
-    pub expired: u64,
-}
-
-impl TransferFigures {
-    /// Adds those of another instance.
-    pub fn add(&mut self, other: &TransferFigures) {
-        let pairs = [
-            (&mut self.whole_out, other.whole_out),
-            (&mut self.steps_out, other.steps_out),
-            (&mut self.current_out, other.current_out),
-            (&mut self.refused, other.refused),
-            (&mut self.bad_signatures, other.bad_signatures),
-            (&mut self.notified, other.notified),
-            (&mut self.notify_refused, other.notify_refused),
-            (&mut self.received, other.received),
-            (&mut self.unusable, other.unusable),
-            (&mut self.failed, other.failed),
-            (&mut self.expired, other.expired),
-        ];
-        pairs.into_iter().for_each(|(sum, count)| *sum += count);
-    }
-}
-
-/// How a request came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// By TCP.
-    Tcp,
-    /// By UDP; no datagram can be longer.
-    Udp(usize),
-}
+/// The system gives no random numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("no entropy: {0}")]
+pub struct NoEntropy(io::Error);
 
 /// What to send back.
 pub enum Reply {
@@ -174,22 +82,22 @@ pub enum Reply {
 pub struct Transfers {
     plan: Arc<Plan>,
     control: Control,
-    /// Of the plan.
+    /// The plan's generation.
     generation: u64,
     versions: Versions,
     publisher: Option<CatalogPublisher>,
     arrival: Option<Arrival>,
-    /// Shared by the instances of a server: the first sends, answers come to any.
+    /// Shared by the instances of a server: only the first sends, but answers may come to any.
     notifier: Arc<Mutex<Notifier>>,
-    /// The first instance, or the only one.
+    /// Whether it is the first instance, or the only one.
     is_first: bool,
-    /// By numbers that are never given twice: what is under way for one that is gone finds nobody.
+    /// Zones from elsewhere, by numbers that are never used twice. So events of one that is gone find nothing.
     secondaries: BTreeMap<u64, Secondary>,
     by_apex: BTreeMap<Name, u64>,
     next_number: u64,
-    /// Whose each connection of ours is.
+    /// Our connections, and the number of the secondary that each belongs to.
     connections: HashMap<ConnectionId, u64>,
-    /// Of the secondaries, those told of a change: see [`Transfers::poll`].
+    /// Numbers of secondaries whose primary announced a change: see [`Transfers::poll`].
     wanted: Vec<u64>,
     worker: Option<Worker>,
     sockets: Option<[UdpSocketId; 2]>,
@@ -224,14 +132,15 @@ impl Transfers {
         }
     }
 
-    /// By the rules of `control`, which may change. `versions` has the zones this server is primary of, and those that were
+    /// Transfers by the rules of `control`, which may change. `versions` has the zones this server is primary of, and those that were
     /// [kept]; the others are fetched, and given to `publisher`.
     ///
     /// # Errors
-    /// A message: there are no random numbers.
-    pub fn new(control: Control, versions: Versions, publisher: &CatalogPublisher) -> Result<Transfers, String> {
-        let seed = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let key = *seed.first_chunk().ok_or("no entropy")?;
+    /// There are no random numbers.
+    pub fn new(control: Control, versions: Versions, publisher: &CatalogPublisher) -> Result<Transfers, NoEntropy> {
+        let seed = qanat::entropy().map_err(NoEntropy)?;
+        let mut key = [0; 16];
+        key.copy_from_slice(&seed[..16]);
         let mut generation = 0;
         let plan = control.newer(&mut generation).unwrap_or_default();
         let publisher = Some(publisher.clone());
@@ -272,7 +181,7 @@ impl Transfers {
 
     /// What the operator should know, once.
     pub fn take_log(&mut self) -> impl Iterator<Item = String> + '_ {
-        self.log.0.drain(..)
+        self.log.take()
     }
 
     /// The service starts; `sockets` are its own, for IPv4 and IPv6.
@@ -340,7 +249,7 @@ impl Transfers {
         secondary.post(&mut tools, context);
     }
 
-    /// With the first zone that is fetched: most servers have none.
+    /// Starts the thread that makes zones. This happens with the first zone that is fetched, as most servers fetch none.
     fn start_worker(&mut self) {
         let Some(publisher) = self.publisher.clone() else { return };
         let (versions, control) = (self.versions.clone(), self.control.clone());
@@ -380,7 +289,7 @@ impl Transfers {
         self.notify(context);
     }
 
-    /// Goes after what requests taken meanwhile ask for.
+    /// Asks primaries that requests taken meanwhile have announced changes of.
     pub fn poll(&mut self, context: &mut Context<'_>) {
         while let Some(number) = self.wanted.pop() {
             self.with(number, context, |secondary, tools, context| secondary.refresh(tools, context));
@@ -445,7 +354,7 @@ impl Transfers {
         }
     }
 
-    /// A message that is itself an answer came by UDP.
+    /// Takes a message that came by UDP and is itself an answer.
     pub fn answered(&mut self, message: &[u8], peer: SocketAddr) {
         if self.plan.config.is_empty() {
             return;
@@ -565,74 +474,17 @@ impl Transfers {
     }
 }
 
-fn lock(notifier: &Mutex<Notifier>) -> MutexGuard<'_, Notifier> {
-    notifier.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How long an answer may be: over UDP what the client's EDNS says, or 512 bytes.
-fn room(request: &[u8], way: Way) -> usize {
-    let Way::Udp(longest) = way else { return usize::from(u16::MAX) };
-    let opt = walk::records(request).ok().and_then(|records| {
-        let mut known = records.filter_map(Result::ok);
-        known.find(|record| record.rtype == rtype::OPT)
-    });
-    opt.map_or(UDP_ROOM_MIN, |opt| usize::from(opt.class).max(UDP_ROOM_MIN)).min(longest)
-}
-
 fn message_or_nothing(message: Vec<u8>) -> Reply {
     if message.is_empty() { Reply::Nothing } else { Reply::Message(message) }
 }
 
-/// The name (small letters) and type of a request's only question.
-fn question(request: &[u8]) -> Option<(Name, u16)> {
-    let question = Question::parse(request).filter(|_| request.get(4..6) == Some(&[0, 1]))?;
-    let name = Name::from_wire(request.get(walk::HEADER_LENGTH..question.name_end)?)?;
-    Some((name.to_lowercase(), question.qtype))
-}
-
-/// The request's question, if it has one that can be read, with response code `code`; with OPT if the request has that.
-fn refuse(request: &[u8], code: u8) -> Vec<u8> {
-    let question = Question::parse(request).filter(|_| request.get(4..6) == Some(&[0, 1]));
-    let end = question.map_or(walk::HEADER_LENGTH, |question| question.end());
-    let mut reply = request.get(..end).unwrap_or_default().to_vec();
-    let opt = edns::error_reply(request, UDP_PAYLOAD, code);
-    if let Some(header) = reply.first_chunk_mut::<{ walk::HEADER_LENGTH }>() {
-        header[2] = 0x80 | header[2] & 0x79;
-        header[3] = code;
-        header[4..].copy_from_slice(&[0, u8::from(question.is_some()), 0, 0, 0, 0, 0, u8::from(opt.is_some())]);
-        append_opt(&mut reply, opt);
-    }
-    reply
-}
-
-/// Appends our OPT record, which the header tells of already.
-fn append_opt(message: &mut Vec<u8>, opt: Option<OptReply<'_>>) {
-    let Some(opt) = opt else { return };
-    let start = message.len();
-    message.resize(start + opt.length(), 0);
-    opt.write(message, start, start + opt.length());
+fn lock(notifier: &Mutex<Notifier>) -> MutexGuard<'_, Notifier> {
+    notifier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // Attack: identity and names: the next identifier of a name server's requests, from those seen before
-    #[test]
-    fn identifiers_do_not_tell_the_next() {
-        // A linear generator's identifiers, of seeds that differ in one bit, differ by as much whatever the seed.
-        let of = |seed: u8, number: usize| {
-            let mut key = [7; 16];
-            key[0] = seed;
-            let mut random = Random::new(key);
-            (0..=number).map(|_| random.identifier()).last().unwrap_or_default()
-        };
-        for number in 0..4 {
-            let differences: std::collections::BTreeSet<u16> =
-                (0..64).map(|seed| of(2 * seed + 1, number).wrapping_sub(of(2 * seed, number))).collect();
-            assert!(differences.len() > 60, "{differences:?}");
-        }
-    }
 
     /// A question that cannot be read is not sent back.
     #[test]

@@ -1,8 +1,11 @@
 //! NOTIFY to secondaries (RFC 1996): sent when a zone's serial number is a new one, repeated until answered.
 
 use super::config::{Remote, TransferConfig};
+use super::identifiers::Random;
+use super::log::Log;
+use super::replies;
+use super::tokens::TIMER_NOTIFY;
 use super::tsig::{Signer, Verifier};
-use super::{Log, Random, TIMER_NOTIFY};
 use crate::name::Name;
 use crate::zone::rtype;
 use qanat::{Commands, Context, UdpSocketId};
@@ -51,7 +54,7 @@ pub(super) fn soa_question(identifier: u16, flags: [u8; 2], apex: &Name, qtype: 
 
 /// Whether the question of `message` is one for the SOA record of `apex`.
 fn asks_for(message: &[u8], apex: &Name) -> bool {
-    super::question(message).is_some_and(|(name, qtype)| name == *apex && qtype == rtype::SOA)
+    replies::question(message).is_some_and(|(name, qtype)| name == *apex && qtype == rtype::SOA)
 }
 
 impl Notifier {

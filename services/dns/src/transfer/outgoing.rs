@@ -1,6 +1,7 @@
 //! AXFR and IXFR to a secondary (RFC 5936, RFC 1995): the messages of an answer, made one at a time as they are sent.
 
 use super::difference::{Difference, is_newer};
+use super::replies;
 use super::tsig::{Signer, overhead};
 use super::versions::Version;
 use super::walk::{self, HEADER_LENGTH};
@@ -100,7 +101,7 @@ impl Outgoing {
             parts.extend([Part::Zone, Part::Soa]);
         }
         let question = request.get(..end)?.to_vec();
-        let opt = edns::error_reply(request, super::UDP_PAYLOAD, 0);
+        let opt = edns::error_reply(request, replies::UDP_PAYLOAD, 0);
         Some(Outgoing { version, parts, at: (0, 0), kind, question, is_first: true, opt, signer, broken: false })
     }
 
@@ -125,8 +126,8 @@ impl Outgoing {
         self.message(MESSAGE_MAX - signature, MESSAGE_FULL, now_s)
     }
 
-    /// All of it in one message of at most `length_max` bytes, for UDP; if it doesn't fit, the SOA record alone, which
-    /// sends the client to TCP (RFC 1995, section 2).
+    /// The whole answer in one message of at most `length_max` bytes, for UDP. If it does not fit, the message has only the SOA
+    /// record, which sends the client to TCP (RFC 1995, section 2).
     pub fn single_message(mut self, length_max: usize, now_s: u64) -> Option<Vec<u8>> {
         let signature = self.signer.as_ref().map_or(0, |signer| overhead(signer.key()));
         let room = length_max.saturating_sub(signature);
@@ -194,7 +195,7 @@ impl Outgoing {
         let questions = u8::from(self.is_first);
         let [high, low] = count.to_be_bytes();
         bytes.get_mut(4..12)?.copy_from_slice(&[0, questions, high, low, 0, 0, 0, u8::from(opt.is_some())]);
-        super::append_opt(&mut bytes, opt);
+        replies::append_opt(&mut bytes, opt);
         self.is_first = false;
         if let Some(signer) = &mut self.signer {
             signer.sign(&mut bytes, now_s);

@@ -4,11 +4,16 @@
 
 use super::config::{Remote, ZoneTransfers};
 use super::control::{Control, Standing};
-use super::incoming::{Incoming, Progress};
+use super::figures::TransferFigures;
+use super::identifiers::Random;
+use super::incoming::{Incoming, IncomingError, Progress};
+use super::log::Log;
 use super::notify::soa_question;
-use super::tsig::{Signer, Verifier};
+use super::timing::{TIMER_MIN_S, Timing};
+use super::tokens::TIMER_SECONDARY;
+use super::tsig::{Signer, TsigError, Verifier};
 use super::worker::{Built, Job, Served, Worker};
-use super::{Log, Random, TIMER_SECONDARY, TransferFigures, walk};
+use super::{clock, walk};
 use crate::name::Name;
 use crate::zone::rtype;
 use qanat::{Bytes, Commands, ConnectOptions, ConnectionId, Context, Time, TimerId};
@@ -27,34 +32,28 @@ const FIRST_RETRY_MAX: Duration = Duration::from_secs(600);
 const TRANSFERS_MAX: usize = 64;
 /// Before one that must wait for others looks again.
 const TURN: Duration = Duration::from_millis(250);
-/// However small a zone's SOA record says.
-const TIMER_MIN_S: u32 = 1;
 
-/// A SOA record's times, seconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Timing {
-    pub(super) serial: u32,
-    refresh_s: u32,
-    retry_s: u32,
-    expire_s: u32,
-}
-
-impl Timing {
-    /// Of a SOA record's data.
-    pub(super) fn of(data: &[u8]) -> Option<Timing> {
-        let (numbers, []) = data.get(data.len().checked_sub(20)?..)?.as_chunks::<4>() else { return None };
-        let number = |index: usize| numbers.get(index).map(|bytes| u32::from_be_bytes(*bytes));
-        Some(Timing {
-            serial: number(0)?,
-            refresh_s: number(1)?.max(TIMER_MIN_S),
-            retry_s: number(2)?.max(TIMER_MIN_S),
-            expire_s: number(3)?,
-        })
-    }
-
-    pub(super) fn expire(&self) -> Duration {
-        Duration::from_secs(self.expire_s.into())
-    }
+/// Why a primary's answer to a request for a transfer is of no use.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error("a message without a header")]
+    NoHeader,
+    #[error("an answer to another question")]
+    OtherQuestion,
+    #[error("{0}")]
+    Signature(TsigError),
+    #[error("refused: does the primary allow it (allow_transfer, acl)?")]
+    Refused,
+    #[error("the primary has no such zone, or not our key (NOTAUTH)")]
+    NotAuthoritative,
+    #[error("response code {0}")]
+    Code(u8),
+    #[error("a malformed message")]
+    Malformed,
+    #[error("{0}")]
+    Incoming(IncomingError),
+    #[error("the last message is not signed")]
+    Unsigned,
 }
 
 struct Transfer {
@@ -108,7 +107,7 @@ pub(super) struct Tools<'a> {
     pub(super) now_s: u64,
     pub(super) control: &'a Control,
     pub(super) figures: &'a mut TransferFigures,
-    /// Whose each connection is.
+    /// All connections to primaries, and the number of the secondary that each belongs to.
     pub(super) connections: &'a mut HashMap<ConnectionId, u64>,
 }
 
@@ -195,7 +194,7 @@ impl Secondary {
     }
 
     fn set_timer(&mut self, after: Duration, log: &mut Log, context: &mut Context<'_>) {
-        self.standing.next_s = Some(super::wall_clock_s().saturating_add(after.as_secs()));
+        self.standing.next_s = Some(clock::wall_clock_s().saturating_add(after.as_secs()));
         if let Some(timer) = self.timer.take() {
             context.cancel_timer(timer);
         }
@@ -284,7 +283,7 @@ impl Secondary {
                 if self.had.is_some() {
                     self.whole = true;
                 }
-                self.failed(&error, tools, context);
+                self.failed(&error.to_string(), tools, context);
             }
         }
     }
@@ -347,7 +346,7 @@ impl Secondary {
                     tools.log.say(format!("{}: {error}; asking for the whole zone", self.apex()));
                     self.begin(tools, context);
                 } else {
-                    self.failed(&error, tools, context);
+                    self.failed(&error.to_string(), tools, context);
                 }
             }
         }
@@ -448,7 +447,7 @@ impl Secondary {
 
 impl Transfer {
     /// Takes the whole messages of the buffer.
-    fn messages(&mut self, now_s: u64) -> Result<Progress, String> {
+    fn messages(&mut self, now_s: u64) -> Result<Progress, AnswerError> {
         let mut at = 0;
         let mut progress = Progress::More;
         while let Some(length) = self.buffer.get(at..at + 2).and_then(|bytes| bytes.first_chunk().copied()) {
@@ -465,26 +464,26 @@ impl Transfer {
         Ok(progress)
     }
 
-    fn message(&mut self, message: &mut Vec<u8>, now_s: u64) -> Result<Progress, String> {
-        let header = message.first_chunk::<{ walk::HEADER_LENGTH }>().ok_or("a message without a header")?;
+    fn message(&mut self, message: &mut Vec<u8>, now_s: u64) -> Result<Progress, AnswerError> {
+        let header = message.first_chunk::<{ walk::HEADER_LENGTH }>().ok_or(AnswerError::NoHeader)?;
         let [high, low, flags, code, ..] = *header;
         if u16::from_be_bytes([high, low]) != self.identifier || flags & 0x80 == 0 {
-            return Err("an answer to another question".to_owned());
+            return Err(AnswerError::OtherQuestion);
         }
         let signed = match &mut self.verifier {
-            Some(verifier) => verifier.verify(message, now_s).map_err(|error| error.to_string())?,
+            Some(verifier) => verifier.verify(message, now_s).map_err(AnswerError::Signature)?,
             None => true,
         };
         match code & 0xf {
             0 => {}
-            5 => return Err("refused: does the primary allow it (allow_transfer, acl)?".to_owned()),
-            9 => return Err("the primary has no such zone, or not our key (NOTAUTH)".to_owned()),
-            code => return Err(format!("response code {code}")),
+            5 => return Err(AnswerError::Refused),
+            9 => return Err(AnswerError::NotAuthoritative),
+            code => return Err(AnswerError::Code(code)),
         }
-        let records = walk::answers(message).map_err(|_| "a malformed message".to_owned())?;
-        let progress = self.incoming.take(records).map_err(|error| error.to_string())?;
+        let records = walk::answers(message).map_err(|_| AnswerError::Malformed)?;
+        let progress = self.incoming.take(records).map_err(AnswerError::Incoming)?;
         if progress == Progress::Done && !signed {
-            return Err("the last message is not signed".to_owned());
+            return Err(AnswerError::Unsigned);
         }
         Ok(progress)
     }
@@ -499,20 +498,4 @@ fn append_soa(message: &mut Vec<u8>, serial: u32) {
     message.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
     message.extend_from_slice(&serial.to_be_bytes());
     message.extend_from_slice(&[0; 16]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_a_soa_record() {
-        let mut data = vec![0, 0];
-        for number in [7u32, 0, 900, 1_209_600, 300] {
-            data.extend_from_slice(&number.to_be_bytes());
-        }
-        let timing = Timing::of(&data).unwrap();
-        assert_eq!((timing.serial, timing.refresh_s, timing.retry_s, timing.expire_s), (7, 1, 900, 1_209_600));
-        assert!(Timing::of(&data[..19]).is_none());
-    }
 }

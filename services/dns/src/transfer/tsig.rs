@@ -1,8 +1,10 @@
 //! TSIG (RFC 8945): messages signed with a secret both ends know. Requests, their answers, and answers of several
 //! messages, each signed over the one before.
 
+use super::replies;
 use super::walk::{self, Malformed};
-use crate::name::Name;
+use crate::name::{Name, NameError};
+use domain::utils::base64::{self, DecodeError};
 use hmac::{Hmac, Mac};
 use sha2::{Sha256, Sha384, Sha512};
 use std::fmt;
@@ -67,23 +69,52 @@ impl fmt::Debug for Key {
     }
 }
 
+/// Why a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// There is no such algorithm.
+    #[error("key {name}: algorithm {algorithm:?} is unknown; hmac-sha256, hmac-sha384 and hmac-sha512 are known")]
+    Algorithm {
+        /// The key's name.
+        name: String,
+        /// As it was written.
+        algorithm: String,
+    },
+    /// The secret is not base 64.
+    #[error("key {name}: the secret is not base 64: {error}")]
+    Secret {
+        /// The key's name.
+        name: String,
+        /// What is wrong with it.
+        error: DecodeError,
+    },
+    /// The secret has no bytes.
+    #[error("key {0}: the secret is empty; `keymgr -t {0}` makes a key")]
+    EmptySecret(String),
+    /// The key's name is none.
+    #[error("key {name:?}: {error}")]
+    Name {
+        /// As it was written.
+        name: String,
+        /// What is wrong with it.
+        error: NameError,
+    },
+}
+
 impl Key {
     /// A key called `name`; `secret` in base 64, as `keymgr -t` and `tsig-keygen` print it.
     ///
     /// # Errors
     /// What is wrong, and what may be.
-    pub fn new(name: &str, algorithm: &str, secret: &str) -> Result<Key, String> {
-        let algorithm = Algorithm::named(algorithm).ok_or_else(|| {
-            format!(
-                "key {name}: algorithm {algorithm:?} is unknown; hmac-sha256, hmac-sha384 and hmac-sha512 are known"
-            )
-        })?;
-        let secret: Vec<u8> = domain::utils::base64::decode(secret)
-            .map_err(|error| format!("key {name}: the secret is not base 64: {error}"))?;
+    pub fn new(name: &str, algorithm: &str, secret: &str) -> Result<Key, KeyError> {
+        let named = || name.to_owned();
+        let algorithm = Algorithm::named(algorithm)
+            .ok_or_else(|| KeyError::Algorithm { name: named(), algorithm: algorithm.to_owned() })?;
+        let secret: Vec<u8> = base64::decode(secret).map_err(|error| KeyError::Secret { name: named(), error })?;
         if secret.is_empty() {
-            return Err(format!("key {name}: the secret is empty; `keymgr -t {name}` makes a key"));
+            return Err(KeyError::EmptySecret(named()));
         }
-        let name = Name::absolute(name).map_err(|error| format!("key {name:?}: {error}"))?.to_lowercase();
+        let name = Name::absolute(name).map_err(|error| KeyError::Name { name: named(), error })?.to_lowercase();
         Ok(Key { name, algorithm, secret })
     }
 
@@ -145,22 +176,39 @@ impl Digest {
 }
 
 /// Why a signature does not hold: the TSIG record's error field (RFC 8945, section 3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TsigError {
     /// Not a message, or not a TSIG record (FORMERR).
+    #[error("a malformed TSIG record")]
     Malformed,
     /// There is none, where one must be.
+    #[error("no TSIG record, though the request had one")]
     Missing,
     /// Somebody else's code (BADSIG).
+    #[error("a signature made with another secret (BADSIG)")]
     BadSignature,
     /// A key or algorithm not known here (BADKEY).
+    #[error("a key or algorithm not known here (BADKEY)")]
     BadKey,
     /// Signed too long ago, or in the future (BADTIME).
+    #[error("a signature out of time: compare the clocks (BADTIME)")]
     BadTime,
     /// Cut shorter than accepted here (BADTRUNC).
+    #[error("a signature cut short (BADTRUNC)")]
     BadTruncation,
     /// The other end says so.
+    #[error("{}", refusal_text(*.0))]
     Refused(u16),
+}
+
+/// What the other end says by error `code` of its TSIG record.
+fn refusal_text(code: u16) -> String {
+    match code {
+        16 => "the other end finds our signature wrong (BADSIG): compare the secrets".to_owned(),
+        17 => "the other end does not know our key (BADKEY)".to_owned(),
+        18 => "the other end's clock differs too much (BADTIME)".to_owned(),
+        code => format!("the other end refuses our signature (TSIG error {code})"),
+    }
 }
 
 impl TsigError {
@@ -173,25 +221,6 @@ impl TsigError {
             TsigError::BadTime => 18,
             TsigError::BadTruncation => 22,
             TsigError::Refused(code) => code,
-        }
-    }
-}
-
-impl fmt::Display for TsigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TsigError::Malformed => f.write_str("a malformed TSIG record"),
-            TsigError::Missing => f.write_str("no TSIG record, though the request had one"),
-            TsigError::BadSignature => f.write_str("a signature made with another secret (BADSIG)"),
-            TsigError::BadKey => f.write_str("a key or algorithm not known here (BADKEY)"),
-            TsigError::BadTime => f.write_str("a signature out of time: compare the clocks (BADTIME)"),
-            TsigError::BadTruncation => f.write_str("a signature cut short (BADTRUNC)"),
-            TsigError::Refused(16) => {
-                f.write_str("the other end finds our signature wrong (BADSIG): compare the secrets")
-            }
-            TsigError::Refused(17) => f.write_str("the other end does not know our key (BADKEY)"),
-            TsigError::Refused(18) => f.write_str("the other end's clock differs too much (BADTIME)"),
-            TsigError::Refused(code) => write!(f, "the other end refuses our signature (TSIG error {code})"),
         }
     }
 }
@@ -380,7 +409,7 @@ pub fn overhead(key: &Key) -> usize {
 pub struct Keyring(Vec<Arc<Key>>);
 
 impl Keyring {
-    /// Of these.
+    /// A keyring of these keys.
     pub fn new(keys: impl IntoIterator<Item = Arc<Key>>) -> Keyring {
         Keyring(keys.into_iter().collect())
     }
@@ -414,7 +443,8 @@ impl Keyring {
     /// alone if there was no telling what it was.
     pub fn refusal(&self, request: &[u8], error: TsigError, now_s: u64) -> Vec<u8> {
         let signature = locate(request).ok().flatten().filter(|_| error != TsigError::Malformed);
-        let mut answer = super::refuse(request, if signature.is_some() { super::NOTAUTH } else { super::FORMERR });
+        let mut answer =
+            replies::refuse(request, if signature.is_some() { replies::NOTAUTH } else { replies::FORMERR });
         let Some(signature) = signature else { return answer };
         let key =
             self.0.iter().find(|key| key.name.wire() == signature.key_name).filter(|_| error == TsigError::BadTime);
@@ -612,7 +642,7 @@ mod tests {
             let _ = keys.refusal(&signed[..length], TsigError::Malformed, NOW_S);
         }
         assert!(keys.verify_request(&mut question(), NOW_S).unwrap().is_none(), "not signed");
-        assert!(Key::new("k", "hmac-md5", "AAAA").unwrap_err().contains("hmac-sha256"));
+        assert!(Key::new("k", "hmac-md5", "AAAA").unwrap_err().to_string().contains("hmac-sha256"));
         assert!(Key::new("k", "hmac-sha256", "!").is_err());
     }
 }

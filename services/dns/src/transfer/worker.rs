@@ -1,13 +1,14 @@
 //! The thread that makes zones of what was transferred: it may take seconds, which a data path has not.
 
 use super::control::Control;
-use super::incoming::Incoming;
+use super::incoming::{Incoming, IncomingError};
 use super::kept;
-use super::secondary::Timing;
+use super::timing::Timing;
 use super::versions::Versions;
-use crate::image::ZoneImage;
+use crate::image::{CompileError, ZoneImage};
 use crate::name::Name;
-use crate::service::CatalogPublisher;
+use crate::publish::CatalogPublisher;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,8 +23,30 @@ pub(super) enum Job {
     Expire { served: Arc<Served> },
 }
 
+/// Why no zone was made of a transfer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BuildError {
+    #[error("{0}")]
+    Incoming(IncomingError),
+    #[error("a SOA record that is none")]
+    NoSoa,
+    #[error("{0}")]
+    Compile(CompileError),
+}
+
+/// Why a zone that is served was not saved.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "saving it to {}: {error}; let this user write to its directory, or the zone is fetched anew after a restart",
+    path.display()
+)]
+pub(super) struct SaveError {
+    path: PathBuf,
+    error: io::Error,
+}
+
 /// What was made of a transfer, or why nothing.
-pub(super) type Built = Result<Done, String>;
+pub(super) type Built = Result<Done, BuildError>;
 
 /// A zone, and where it is kept.
 pub(super) struct Served {
@@ -53,7 +76,7 @@ impl Worker {
     ///
     /// # Errors
     /// No thread can be had.
-    pub(super) fn start(workshop: Workshop) -> std::io::Result<Worker> {
+    pub(super) fn start(workshop: Workshop) -> io::Result<Worker> {
         let (jobs, receiver) = channel();
         let (sender, results) = channel();
         std::thread::Builder::new()
@@ -118,22 +141,22 @@ fn work(jobs: &Receiver<Job>, results: &Sender<(Name, Built)>, workshop: &Worksh
 pub(super) struct Done {
     pub(super) timing: Timing,
     /// Whether it could be saved.
-    pub(super) saving: Result<(), String>,
+    pub(super) saving: Result<(), SaveError>,
     pub(super) records: usize,
     /// It came as differences.
     pub(super) in_steps: bool,
 }
 
-fn build(served: &Served, incoming: Incoming, versions: &Versions) -> Result<(Done, Arc<ZoneImage>), String> {
+fn build(served: &Served, incoming: Incoming, versions: &Versions) -> Result<(Done, Arc<ZoneImage>), BuildError> {
     let base = versions.newest(&served.apex);
     let in_steps = incoming.has_steps();
-    let zone = incoming.finish(base.as_deref().map(|version| &*version.zone)).map_err(|error| error.to_string())?;
-    let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or("a SOA record that is none")?;
-    let image = ZoneImage::compile(&zone, &mut |_| {}).map_err(|error| error.to_string())?;
-    let saving = served.file.as_ref().map_or(Ok(()), |path| {
-        let remedy = "let this user write to its directory, or the zone is fetched anew after a restart";
-        kept::save(path, &zone).map_err(|error| format!("saving it to {}: {error}; {remedy}", path.display()))
-    });
+    let zone = incoming.finish(base.as_deref().map(|version| &*version.zone)).map_err(BuildError::Incoming)?;
+    let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or(BuildError::NoSoa)?;
+    let image = ZoneImage::compile(&zone, &mut |_| {}).map_err(BuildError::Compile)?;
+    let saving = served
+        .file
+        .as_ref()
+        .map_or(Ok(()), |path| kept::save(path, &zone).map_err(|error| SaveError { path: path.clone(), error }));
     let records = zone.record_count();
     versions.put(Arc::new(zone));
     Ok((Done { timing, saving, records, in_steps }, Arc::new(image)))

@@ -1,6 +1,8 @@
 //! What a zone may not have, because its answers would be ambiguous: NSD, BIND and Knot refuse such zones.
 
-use super::{Place, Record, Zone, builder, rtype, type_name};
+use super::problem::{PROBLEMS_MAX, Place};
+use super::records::{Record, Zone};
+use super::rtype::{self, type_name};
 use crate::name::Presentation;
 
 const KEY: u16 = 25;
@@ -16,7 +18,7 @@ pub(super) fn find(zone: &Zone) -> Vec<(Place, String)> {
         }
         let message = judge(zone, index, record);
         found.extend(message.map(|message| (zone.place(index), message)));
-        if found.len() >= builder::PROBLEMS_MAX {
+        if found.len() >= PROBLEMS_MAX {
             break;
         }
     }

@@ -1,12 +1,12 @@
 //! Records gathered in any order, sorted into a [`Zone`].
 
-use super::{Place, Problem, Record, Zone, ZoneError, ambiguity, rtype};
+use super::error::RecordError;
+use super::problem::{PROBLEMS_MAX, Place, Problem, ZoneError};
+use super::records::{Record, Zone};
+use super::{ambiguity, rtype};
 use crate::name::{self, Name, Presentation};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Problems kept: a file of another format has one on each line.
-pub(super) const PROBLEMS_MAX: usize = 100;
 
 /// A zone under construction.
 pub struct ZoneBuilder {
@@ -21,7 +21,7 @@ pub struct ZoneBuilder {
     errors: usize,
     /// Owners not written in small letters: the place of the owner, and that of how it was written, in order of the first.
     spellings: Vec<(u32, u32)>,
-    /// Of a primary's zone: see [`ZoneBuilder::copy`].
+    /// Whether it is a copy of a primary's zone: see [`ZoneBuilder::copy`].
     is_copy: bool,
 }
 
@@ -77,18 +77,19 @@ impl ZoneBuilder {
     /// Adds a record that came from elsewhere than a file. `owner` and names in `data` in wire format, uncompressed.
     ///
     /// # Errors
-    /// A message: the owner is outside of the zone or malformed, or the zone has become too large (4 GiB).
-    pub fn add(&mut self, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Result<(), String> {
+    /// The owner is outside of the zone or malformed, or the zone has become too large (4 GiB).
+    pub fn add(&mut self, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Result<(), RecordError> {
         if name::wire_length(owner) != Some(owner.len()) {
-            return Err("a malformed owner name".to_owned());
+            return Err(RecordError::MalformedOwner);
         }
         if !name::is_within(owner, self.apex.wire()) {
-            return Err(format!("{} is outside of the zone {}", Presentation(owner), self.apex));
+            let (owner, apex) = (Presentation(owner).to_string(), self.apex.to_string());
+            return Err(RecordError::Outside { owner, apex });
         }
         self.add_at(owner, rtype, ttl, data, (u16::MAX, 0))
     }
 
-    /// The same for an owner known to be well-formed and inside. `place`: file and line.
+    /// Adds a record whose owner is known to be well-formed and inside. The last argument is the place: file and line.
     pub(super) fn add_at(
         &mut self,
         owner: &[u8],
@@ -96,9 +97,9 @@ impl ZoneBuilder {
         ttl: u32,
         data: &[u8],
         (file, line): (u16, u32),
-    ) -> Result<(), String> {
-        let too_large = || "the zone is larger than 4 GiB: split it".to_owned();
-        let data_length = u16::try_from(data.len()).map_err(|_| "data of more than 65,535 bytes".to_owned())?;
+    ) -> Result<(), RecordError> {
+        let too_large = || RecordError::ZoneTooLarge;
+        let data_length = u16::try_from(data.len()).map_err(|_| RecordError::DataTooLong)?;
         // Records of one name mostly follow each other.
         let last = self.records.last().zip(self.keys.last()).filter(|(record, _)| {
             let start = record.owner as usize;

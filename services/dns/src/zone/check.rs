@@ -1,6 +1,8 @@
 //! What is odd about a zone, though it can be served.
 
-use super::{Problem, SetView, Zone, rtype, type_name};
+use super::problem::Problem;
+use super::records::{SetView, Zone};
+use super::rtype::{self, type_name};
 use crate::layout;
 use crate::name::{self, Presentation};
 

@@ -1,29 +1,30 @@
 //! The presentation format of types that `domain` does not read: fields one after the other, each to its bytes.
 
-use super::mnemonics;
-use super::parse::type_of;
+use super::error::DataError;
+use super::rtype::type_of;
 use super::scanner::DataScanner;
+use super::{mnemonics, time};
 use crate::layout::Field;
 use domain::base::scan::Scanner;
 use domain::utils::{base32, base64};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Writes the data whose parts are `fields` in presentation format.
-pub(super) fn scan(fields: &[Field], scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan(fields: &[Field], scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     fields.iter().try_for_each(|field| scan_field(*field, scanner, data))
 }
 
-fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     match field {
         Field::U8 => data.push(number(scanner)?),
         Field::U16 => data.extend_from_slice(&number::<u16>(scanner)?.to_be_bytes()),
         Field::U32 => data.extend_from_slice(&number::<u32>(scanner)?.to_be_bytes()),
         Field::Time => {
             let text = word(scanner)?;
-            let time = super::parse::time(text).ok_or_else(|| format!("`{text}` is no time"))?;
+            let time = time::parse(text).ok_or_else(|| DataError::Time(text.to_owned()))?;
             data.extend_from_slice(&time.to_be_bytes());
         }
-        Field::Name => data.extend_from_slice(scanner.scan_name().map_err(|error| error.to_string())?.as_slice()),
+        Field::Name => data.extend_from_slice(scanner.scan_name().map_err(DataError::Scan)?.as_slice()),
         Field::Text => scan_text(scanner, data)?,
         Field::Texts => {
             scan_text(scanner, data)?;
@@ -31,11 +32,11 @@ fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -
                 scan_text(scanner, data)?;
             }
         }
-        Field::LongText => data.extend_from_slice(&scanner.scan_octets().map_err(|error| error.to_string())?),
+        Field::LongText => data.extend_from_slice(&scanner.scan_octets().map_err(DataError::Scan)?),
         Field::Hex => {
             let text = rest(scanner);
             if text.is_empty() {
-                return Err("hexadecimal digits are missing".to_owned());
+                return Err(DataError::NoHexadecimal);
             }
             hexadecimal(&text, data)?;
         }
@@ -44,41 +45,42 @@ fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -
             let text = word(scanner)?;
             let bytes: Option<Vec<u8>> = text.split('-').map(|pair| from_hexadecimal(pair, 2, 2)).collect();
             let bytes = bytes.filter(|bytes| bytes.len() == count);
-            data.extend_from_slice(&bytes.ok_or_else(|| format!("`{text}` is not {count} bytes, as in 00-00-5e-…"))?);
+            let bytes = bytes.ok_or_else(|| DataError::Dashed { text: text.to_owned(), count })?;
+            data.extend_from_slice(&bytes);
         }
         Field::Groups => {
             let text = word(scanner)?;
             let groups: Option<Vec<u16>> = text.split(':').map(|group| from_hexadecimal(group, 1, 4)).collect();
             let groups = groups.filter(|groups| groups.len() == 4);
-            let groups = groups.ok_or_else(|| format!("`{text}` is not four groups, as in 14:4fff:ff20:ee64"))?;
+            let groups = groups.ok_or_else(|| DataError::Groups(text.to_owned()))?;
             groups.iter().for_each(|group| data.extend_from_slice(&group.to_be_bytes()));
         }
         Field::Address => {
             let text = word(scanner)?;
-            let address: Ipv4Addr = text.parse().map_err(|_| format!("`{text}` is no IPv4 address"))?;
+            let address: Ipv4Addr = text.parse().map_err(|_| DataError::Ipv4Address(text.to_owned()))?;
             data.extend_from_slice(&address.octets());
         }
         Field::ByteOf(words) => {
             let text = word(scanner)?;
             let number = words.number(text)?;
-            data.push(u8::try_from(number).map_err(|_| format!("`{text}` is more than 255"))?);
+            data.push(u8::try_from(number).map_err(|_| DataError::MoreThan255(text.to_owned()))?);
         }
         Field::PairOf(words) => data.extend_from_slice(&words.number(word(scanner)?)?.to_be_bytes()),
         Field::KeyFlags => data.extend_from_slice(&mnemonics::key_flags(word(scanner)?)?.to_be_bytes()),
         Field::Type => {
             let text = word(scanner)?;
-            data.extend_from_slice(&type_of(text).ok_or_else(|| format!("`{text}` is no type"))?.to_be_bytes());
+            data.extend_from_slice(&type_of(text).ok_or_else(|| DataError::Type(text.to_owned()))?.to_be_bytes());
         }
         Field::Date => {
             let text = word(scanner)?;
-            let seconds = date(text).ok_or_else(|| format!("`{text}` is no date, as in 20300101000000"))?;
+            let seconds = date(text).ok_or_else(|| DataError::Date(text.to_owned()))?;
             data.extend_from_slice(&seconds.to_be_bytes());
         }
         Field::Salt | Field::HashedOwner => scan_counted(field == Field::Salt, scanner, data)?,
         Field::NetworkAddress => {
             let digits = rest(scanner);
             let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-            let digits = digits.ok_or("an NSAP address begins with 0x")?;
+            let digits = digits.ok_or(DataError::NetworkAddress)?;
             hexadecimal(&digits.replace('.', ""), data)?;
         }
         Field::Types => scan_types(scanner, data)?,
@@ -93,14 +95,14 @@ fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -
 }
 
 /// HIP records (RFC 8005 section 6).
-pub(super) fn scan_host_identity(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan_host_identity(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     let algorithm: u8 = number(scanner)?;
     let mut tag = Vec::new();
     hexadecimal(word(scanner)?, &mut tag)?;
-    let key: Vec<u8> = base64::decode(word(scanner)?).map_err(|error| format!("base 64: {error}"))?;
-    data.push(u8::try_from(tag.len()).map_err(|_| "a host identity tag of more than 255 bytes")?);
+    let key: Vec<u8> = base64::decode(word(scanner)?).map_err(DataError::Base64)?;
+    data.push(u8::try_from(tag.len()).map_err(|_| DataError::TagTooLong)?);
     data.push(algorithm);
-    let key_length = u16::try_from(key.len()).map_err(|_| "a key of more than 65,535 bytes")?;
+    let key_length = u16::try_from(key.len()).map_err(|_| DataError::KeyTooLong)?;
     data.extend_from_slice(&key_length.to_be_bytes());
     data.extend_from_slice(&tag);
     data.extend_from_slice(&key);
@@ -111,8 +113,8 @@ pub(super) fn scan_host_identity(scanner: &mut DataScanner<'_>, data: &mut Vec<u
 }
 
 /// What a record says of somewhere to go: nothing, an IPv4 or IPv6 address, or a name.
-fn scan_gateway(kind: u8, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = |text: &str| format!("`{text}` is no gateway of kind {kind}");
+fn scan_gateway(kind: u8, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
+    let wrong = |text: &str| DataError::Gateway { text: text.to_owned(), kind };
     match kind {
         0 => {
             let text = word(scanner)?;
@@ -126,12 +128,12 @@ fn scan_gateway(kind: u8, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> 
             Ok(())
         }
         3 => scan_field(Field::Name, scanner, data),
-        _ => Err(format!("{kind} is no kind of gateway: 0 to 3")),
+        _ => Err(DataError::GatewayKind(kind)),
     }
 }
 
 /// IPSECKEY records (RFC 4025 section 3.1). There may be no key, whatever the algorithm: so BIND and Knot read it.
-pub(super) fn scan_ipsec_key(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan_ipsec_key(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     let (precedence, kind): (u8, u8) = (number(scanner)?, number(scanner)?);
     data.extend_from_slice(&[precedence, kind]);
     scan_field(Field::U8, scanner, data)?;
@@ -140,17 +142,17 @@ pub(super) fn scan_ipsec_key(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) 
 }
 
 /// AMTRELAY records (RFC 8777 section 4.3).
-pub(super) fn scan_relay(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan_relay(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     let (precedence, discovery, kind): (u8, u8, u8) = (number(scanner)?, number(scanner)?, number(scanner)?);
     if discovery > 1 || kind > 3 {
-        return Err("a relay's discovery bit is 0 or 1, its kind 0 to 3".to_owned());
+        return Err(DataError::Relay);
     }
     data.extend_from_slice(&[precedence, discovery << 7 | kind]);
     scan_gateway(kind, scanner, data)
 }
 
 /// WKS records (RFC 1035 section 3.4.2): an address, a protocol, and a bitmap of ports.
-pub(super) fn scan_services(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan_services(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     scan_field(Field::Address, scanner, data)?;
     data.push(mnemonics::protocol(word(scanner)?)?);
     let mut bitmap: Vec<u8> = Vec::new();
@@ -166,14 +168,14 @@ pub(super) fn scan_services(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -
 }
 
 /// NXT records (RFC 2535 section 5.2): a name, and a bitmap of types below 128.
-pub(super) fn scan_next(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan_next(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     scan_field(Field::Name, scanner, data)?;
     let mut bitmap = [0u8; 16];
     let mut length = 0;
     while scanner.continues() {
         let text = word(scanner)?;
         let bit = type_of(text).filter(|rtype| (1..128).contains(rtype)).map(usize::from);
-        let bit = bit.ok_or_else(|| format!("`{text}` is no type below 128"))?;
+        let bit = bit.ok_or_else(|| DataError::TypeBelow128(text.to_owned()))?;
         length = length.max(bit / 8 + 1);
         if let Some(byte) = bitmap.get_mut(bit / 8) {
             *byte |= 0x80 >> (bit % 8);
@@ -183,26 +185,28 @@ pub(super) fn scan_next(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-fn scan_base64(required: bool, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+fn scan_base64(required: bool, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     let text = rest(scanner);
     if required && text.is_empty() {
-        return Err("base 64: there is none".to_owned());
+        return Err(DataError::NoBase64);
     }
-    let bytes: Vec<u8> = base64::decode(&text).map_err(|error| format!("base 64: {error}"))?;
+    let bytes: Vec<u8> = base64::decode(&text).map_err(DataError::Base64)?;
     data.extend_from_slice(&bytes);
     Ok(())
 }
 
 /// Bytes after their length: a salt in hexadecimal digits, or a hash in base 32.
-fn scan_counted(is_salt: bool, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+fn scan_counted(is_salt: bool, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     let text = word(scanner)?;
     let mut bytes = Vec::new();
     match is_salt {
         true if text == "-" => {}
         true => hexadecimal(text, &mut bytes)?,
-        false => bytes = base32::decode_hex(text).map_err(|error| format!("`{text}`: base 32: {error}"))?,
+        false => {
+            bytes = base32::decode_hex(text).map_err(|error| DataError::Base32 { text: text.to_owned(), error })?
+        }
     }
-    data.push(u8::try_from(bytes.len()).map_err(|_| format!("`{text}` has more than 255 bytes"))?);
+    data.push(u8::try_from(bytes.len()).map_err(|_| DataError::CountedTooLong(text.to_owned()))?);
     data.extend_from_slice(&bytes);
     Ok(())
 }
@@ -234,21 +238,21 @@ fn date(text: &str) -> Option<u32> {
     Some((seconds & u64::from(u32::MAX)) as u32)
 }
 
-fn word<'a>(scanner: &mut DataScanner<'a>) -> Result<&'a str, String> {
-    scanner.token().map(|token| token.text).map_err(|error| error.to_string())
+fn word<'a>(scanner: &mut DataScanner<'a>) -> Result<&'a str, DataError> {
+    scanner.token().map(|token| token.text).map_err(DataError::Scan)
 }
 
 fn rest(scanner: &mut DataScanner<'_>) -> String {
     scanner.rest().iter().map(|token| token.text).collect()
 }
 
-fn number<T: std::str::FromStr>(scanner: &mut DataScanner<'_>) -> Result<T, String> {
+fn number<T: std::str::FromStr>(scanner: &mut DataScanner<'_>) -> Result<T, DataError> {
     let text = word(scanner)?;
-    text.parse().map_err(|_| format!("`{text}` is no number of this field"))
+    text.parse().map_err(|_| DataError::Number(text.to_owned()))
 }
 
-fn scan_text(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
-    let text = scanner.scan_charstr().map_err(|error| error.to_string())?;
+fn scan_text(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
+    let text = scanner.scan_charstr().map_err(DataError::Scan)?;
     data.push(text.len() as u8);
     data.extend_from_slice(text.as_slice());
     Ok(())
@@ -262,24 +266,24 @@ fn from_hexadecimal<T: TryFrom<u16>>(text: &str, digits_min: usize, digits_max: 
 }
 
 /// Writes the bytes whose digits `text` has.
-pub(super) fn hexadecimal(text: &str, data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn hexadecimal(text: &str, data: &mut Vec<u8>) -> Result<(), DataError> {
     let mut high = None;
     for digit in text.chars() {
-        let value = digit.to_digit(16).ok_or_else(|| format!("`{digit}` is no hexadecimal digit"))? as u8;
+        let value = digit.to_digit(16).ok_or(DataError::HexadecimalDigit(digit))? as u8;
         match high.take() {
             None => high = Some(value << 4),
             Some(high) => data.push(high | value),
         }
     }
-    if high.is_some() { Err("an odd number of hexadecimal digits".to_owned()) } else { Ok(()) }
+    if high.is_some() { Err(DataError::OddHexadecimal) } else { Ok(()) }
 }
 
 /// RFC 4034 section 4.1.2: blocks of 256 types, each with its number, the length of its bitmap, and that.
-fn scan_types(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+fn scan_types(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), DataError> {
     let mut types = Vec::new();
     while scanner.continues() {
         let text = word(scanner)?;
-        types.push(type_of(text).ok_or_else(|| format!("`{text}` is no type"))?);
+        types.push(type_of(text).ok_or_else(|| DataError::Type(text.to_owned()))?);
     }
     types.sort_unstable();
     for block in types.chunk_by(|one, other| one >> 8 == other >> 8) {
@@ -299,8 +303,8 @@ fn scan_types(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), S
 }
 
 /// RFC 3123 section 4: family, prefix, `!` and length, the address without the zeros at its end.
-fn scan_prefix(text: &str, data: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = || format!("`{text}` is no prefix, as in 1:192.0.2.0/24 or !2:2001:db8::/32");
+fn scan_prefix(text: &str, data: &mut Vec<u8>) -> Result<(), DataError> {
+    let wrong = || DataError::Prefix(text.to_owned());
     let (negation, prefix) = match text.strip_prefix('!') {
         Some(prefix) => (0x80, prefix),
         None => (0, text),

@@ -1,11 +1,13 @@
 //! `$GENERATE` (BIND's): a range of numbers put into a pattern.
 
+use super::error::LineError;
+
 /// Records one line may stand for.
 const COUNT_MAX: u64 = 1 << 20;
 
 /// `START-STOP[/STEP]`.
-pub(super) fn range(text: &str) -> Result<impl Iterator<Item = u64> + use<>, String> {
-    let wrong = || format!("`{text}` is no range: write START-STOP or START-STOP/STEP");
+pub(super) fn range(text: &str) -> Result<impl Iterator<Item = u64> + use<>, LineError> {
+    let wrong = || LineError::Range(text.to_owned());
     let (range, step) = text.split_once('/').unwrap_or((text, "1"));
     let (start, stop) = range.split_once('-').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u32>().map(u64::from).map_err(|_| wrong());
@@ -14,14 +16,14 @@ pub(super) fn range(text: &str) -> Result<impl Iterator<Item = u64> + use<>, Str
         return Err(wrong());
     }
     if (stop - start) / step >= COUNT_MAX {
-        return Err(format!("more than {COUNT_MAX} records: split the range"));
+        return Err(LineError::RangeTooLong(COUNT_MAX));
     }
     Ok((start..=stop).step_by(step as usize))
 }
 
 /// Puts `value` into `pattern`: `$`, or `${OFFSET[,WIDTH[,BASE]]}` with base d, o, x, X, n or N; `$$` and `\$` are a dollar
 /// sign.
-pub(super) fn substitute(pattern: &str, value: u64, text: &mut String) -> Result<(), String> {
+pub(super) fn substitute(pattern: &str, value: u64, text: &mut String) -> Result<(), LineError> {
     text.clear();
     let mut rest = pattern;
     while let Some(at) = rest.find(['$', '\\']) {
@@ -44,7 +46,7 @@ pub(super) fn substitute(pattern: &str, value: u64, text: &mut String) -> Result
             text.push('$');
             rest = after;
         } else if let Some(after) = rest.strip_prefix('{') {
-            let (modifier, after) = after.split_once('}').ok_or("`${` without `}`")?;
+            let (modifier, after) = after.split_once('}').ok_or(LineError::OpenModifier)?;
             modified(modifier, value, text)?;
             rest = after;
         } else {
@@ -60,9 +62,8 @@ pub(super) fn unquoted(text: &str) -> String {
     text.replace("\\\"", "\"")
 }
 
-fn modified(modifier: &str, value: u64, text: &mut String) -> Result<(), String> {
-    let wrong =
-        || format!("`${{{modifier}}}` is no modifier: write ${{OFFSET[,WIDTH[,BASE]]}} with base d, o, x, X, n or N");
+fn modified(modifier: &str, value: u64, text: &mut String) -> Result<(), LineError> {
+    let wrong = || LineError::Modifier(modifier.to_owned());
     let mut parts = modifier.split(',');
     let offset: i64 = parts.next().unwrap_or("0").trim().parse().map_err(|_| wrong())?;
     let width: usize = parts.next().unwrap_or("0").trim().parse().map_err(|_| wrong())?;

@@ -1,5 +1,6 @@
 //! LOC records (RFC 1876): where something is on Earth.
 
+use super::error::DataError;
 use super::lexer::Token;
 
 /// Thousandths of a second of arc from pole or meridian to the middle of the scale.
@@ -8,13 +9,13 @@ const MIDDLE: i64 = 1 << 31;
 const ALTITUDE_BASE: i64 = 10_000_000;
 
 /// Writes the data of a LOC record in presentation format (section 3).
-pub(super) fn scan(tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn scan(tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), DataError> {
     let mut words = tokens.iter().map(|token| token.text).peekable();
     let latitude = angle(&mut words, 90, ["N", "S"])?;
     let longitude = angle(&mut words, 180, ["E", "W"])?;
-    let altitude = words.next().ok_or("no altitude: write one, as in 10m")?;
+    let altitude = words.next().ok_or(DataError::NoAltitude)?;
     let altitude = centimetres(altitude)? + ALTITUDE_BASE;
-    let altitude = u32::try_from(altitude).map_err(|_| "an altitude below -100000m or above 42849672.95m")?;
+    let altitude = u32::try_from(altitude).map_err(|_| DataError::Altitude)?;
     let mut sizes = [0x12, 0x16, 0x13];
     for size in &mut sizes {
         if let Some(word) = words.next() {
@@ -22,7 +23,7 @@ pub(super) fn scan(tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), Strin
         }
     }
     if let Some(more) = words.next() {
-        return Err(format!("`{more}` is more than this type has: take it out"));
+        return Err(DataError::Superfluous(more.to_owned()));
     }
     data.push(0);
     data.extend_from_slice(&sizes);
@@ -36,10 +37,10 @@ pub(super) fn scan(tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), Strin
 fn angle<'a>(
     words: &mut impl Iterator<Item = &'a str>,
     degrees_max: i64,
-    [positive, negative]: [&str; 2],
-) -> Result<u32, String> {
-    let wrong =
-        || format!("no such angle: write degrees (0 to {degrees_max}), minutes, seconds, and {positive} or {negative}");
+    directions: [&'static str; 2],
+) -> Result<u32, DataError> {
+    let wrong = || DataError::Angle { degrees_max, directions };
+    let [positive, negative] = directions;
     let mut total = 0i64;
     for (unit, limit) in [(3_600_000, degrees_max), (60_000, 59), (1_000, 59), (0, 0)] {
         let word = words.next().ok_or_else(wrong)?;
@@ -73,20 +74,20 @@ fn decimal(text: &str, places: usize) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-fn centimetres(text: &str) -> Result<i64, String> {
+fn centimetres(text: &str) -> Result<i64, DataError> {
     let number = text.strip_suffix(['m', 'M']).unwrap_or(text);
-    decimal(number, 2).ok_or_else(|| format!("`{text}` is no length: write metres, as in 10.5m"))
+    decimal(number, 2).ok_or_else(|| DataError::Metres(text.to_owned()))
 }
 
 /// A length as a digit and a power of ten.
-fn power(centimetres: i64) -> Result<u8, String> {
+fn power(centimetres: i64) -> Result<u8, DataError> {
     let (mut digit, mut exponent) = (centimetres, 0u8);
     while digit > 9 {
         digit /= 10;
         exponent += 1;
     }
     if digit < 0 || exponent > 9 {
-        return Err("a size below 0 or above 90000000m".to_owned());
+        return Err(DataError::Size);
     }
     Ok((digit as u8) << 4 | exponent)
 }
@@ -95,7 +96,7 @@ fn power(centimetres: i64) -> Result<u8, String> {
 mod tests {
     use super::*;
 
-    fn loc(text: &str) -> Result<String, String> {
+    fn loc(text: &str) -> Result<String, DataError> {
         let tokens: Vec<Token<'_>> =
             text.split_whitespace().map(|text| Token { text, quoted: false, joined: false }).collect();
         let mut data = Vec::new();

@@ -1,6 +1,7 @@
 //! Catalog zones (RFC 9432): a zone whose records are a list of other zones.
 
-use super::{Zone, rtype};
+use super::records::Zone;
+use super::rtype;
 use crate::name::{self, Name};
 use std::collections::BTreeMap;
 
@@ -20,11 +21,36 @@ pub struct Member {
     pub coo: Option<Name>,
 }
 
+/// Why a catalog zone is broken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The version's record is missing, not alone, or another.
+    #[error("it is no catalog of version 2: `version.{0} TXT \"2\"` is not there alone")]
+    Version(Name),
+    /// Several PTR records of one member.
+    #[error("{count} PTR records at {owner}: one is a member")]
+    PointerCount {
+        /// How many.
+        count: usize,
+        /// Where, in presentation format.
+        owner: String,
+    },
+    /// The data of a PTR record are no name.
+    #[error("a member's name that is none")]
+    MemberName,
+    /// Two members have the same name.
+    #[error("{0} is there twice")]
+    Twice(Name),
+    /// Too many members.
+    #[error("more than {MEMBERS_MAX} members: split it")]
+    TooManyMembers,
+}
+
 /// The members of the catalog `zone`, by their names.
 ///
 /// # Errors
 /// It is broken, and nothing in it may be followed (section 5.1).
-pub fn members(zone: &Zone) -> Result<BTreeMap<Name, Member>, String> {
+pub fn members(zone: &Zone) -> Result<BTreeMap<Name, Member>, CatalogError> {
     let below = |label: &[u8]| -> Vec<u8> {
         let mut wire = vec![label.len() as u8];
         wire.extend_from_slice(label);
@@ -34,7 +60,7 @@ pub fn members(zone: &Zone) -> Result<BTreeMap<Name, Member>, String> {
     let versions = zone.set(&below(b"version"), rtype::TXT);
     let versions: Vec<&[u8]> = versions.map(|set| set.data().collect()).unwrap_or_default();
     if versions != [VERSION] {
-        return Err(format!("it is no catalog of version 2: `version.{} TXT \"2\"` is not there alone", zone.apex()));
+        return Err(CatalogError::Version(zone.apex().clone()));
     }
     let parent = below(b"zones");
     let mut members: BTreeMap<Name, Member> = BTreeMap::new();
@@ -42,9 +68,10 @@ pub fn members(zone: &Zone) -> Result<BTreeMap<Name, Member>, String> {
         let Some(id) = own_label(set.owner(), &parent) else { continue };
         let targets: Vec<&[u8]> = set.data().collect();
         let [target] = *targets else {
-            return Err(format!("{} PTR records at {}: one is a member", set.len(), name::Presentation(set.owner())));
+            let owner = name::Presentation(set.owner()).to_string();
+            return Err(CatalogError::PointerCount { count: set.len(), owner });
         };
-        let member = Name::from_wire(target).ok_or("a member's name that is none")?.to_lowercase();
+        let member = Name::from_wire(target).ok_or(CatalogError::MemberName)?.to_lowercase();
         let property = |label: &[u8], rtype: u16| -> Option<Vec<u8>> {
             let mut owner = vec![label.len() as u8];
             owner.extend_from_slice(label);
@@ -56,10 +83,10 @@ pub fn members(zone: &Zone) -> Result<BTreeMap<Name, Member>, String> {
         let group = property(b"group", rtype::TXT).and_then(|text| String::from_utf8(text.get(1..)?.to_vec()).ok());
         let coo = property(b"coo", rtype::PTR).and_then(|wire| Name::from_wire(&wire)).map(|name| name.to_lowercase());
         if members.insert(member.clone(), Member { id: id.to_vec(), group, coo }).is_some() {
-            return Err(format!("{member} is there twice"));
+            return Err(CatalogError::Twice(member));
         }
         if members.len() > MEMBERS_MAX {
-            return Err(format!("more than {MEMBERS_MAX} members: split it"));
+            return Err(CatalogError::TooManyMembers);
         }
     }
     Ok(members)
@@ -77,7 +104,7 @@ mod tests {
     use crate::zone::parse::read_text;
     use std::path::Path;
 
-    fn read(records: &str) -> Result<BTreeMap<Name, Member>, String> {
+    fn read(records: &str) -> Result<BTreeMap<Name, Member>, CatalogError> {
         let text = format!("$TTL 0\n@ SOA . . 1 2 3 4 5\n@ NS invalid.\n{records}");
         members(&read_text(&Name::absolute("catz").unwrap(), Path::new("z"), &text).unwrap().0)
     }
@@ -105,7 +132,7 @@ mod tests {
             ("version TXT \"2\"\na.zones PTR b.\na.zones PTR c.\n", "2 PTR records"),
             ("version TXT \"2\"\na.zones PTR b.\nc.zones PTR B.\n", "twice"),
         ] {
-            let error = read(records).unwrap_err();
+            let error = read(records).unwrap_err().to_string();
             assert!(error.contains(part), "{records}: {error}");
         }
     }

@@ -1,5 +1,7 @@
 //! Words that stand for numbers in a record's data, as NSD and BIND read them.
 
+use super::error::DataError;
+
 /// Which words a field takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Words {
@@ -145,26 +147,28 @@ impl Words {
     ///
     /// # Errors
     /// It is neither.
-    pub(super) fn number(self, text: &str) -> Result<u16, String> {
+    pub(super) fn number(self, text: &str) -> Result<u16, DataError> {
         let (table, what) = self.table();
-        find(table, text).or_else(|| text.parse().ok()).ok_or_else(|| format!("`{text}` is no {what}"))
+        find(table, text)
+            .or_else(|| text.parse().ok())
+            .ok_or_else(|| DataError::Mnemonic { text: text.to_owned(), what })
     }
 }
 
 /// The flags of a key: a number, or words with `|` between them.
-pub(super) fn key_flags(text: &str) -> Result<u16, String> {
+pub(super) fn key_flags(text: &str) -> Result<u16, DataError> {
     let words = || text.split('|').map(|word| find(&KEY_FLAGS, word)).try_fold(0, |sum, flag| Some(sum | flag?));
-    text.parse().ok().or_else(words).ok_or_else(|| format!("`{text}` is neither a number nor flags of a key"))
+    text.parse().ok().or_else(words).ok_or_else(|| DataError::KeyFlags(text.to_owned()))
 }
 
 /// The number of a protocol over IP.
-pub(super) fn protocol(text: &str) -> Result<u8, String> {
+pub(super) fn protocol(text: &str) -> Result<u8, DataError> {
     let known = find(&PROTOCOLS, text).and_then(|number| u8::try_from(number).ok());
-    known.or_else(|| text.parse().ok()).ok_or_else(|| format!("`{text}` is no protocol: write its number"))
+    known.or_else(|| text.parse().ok()).ok_or_else(|| DataError::Protocol(text.to_owned()))
 }
 
 /// The port of a service.
-pub(super) fn service(text: &str) -> Result<u16, String> {
+pub(super) fn service(text: &str) -> Result<u16, DataError> {
     let port = find(&SERVICES, text).or_else(|| text.parse().ok());
-    port.ok_or_else(|| format!("`{text}` is no service: write its port"))
+    port.ok_or_else(|| DataError::Service(text.to_owned()))
 }

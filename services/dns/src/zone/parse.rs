@@ -1,10 +1,14 @@
 //! Master files (RFC 1035 section 5, RFC 2308 section 4), with `$INCLUDE` and BIND's `$GENERATE`.
 
+use super::builder::ZoneBuilder;
+use super::error::LineError;
 use super::lexer::{EntryStart, Lexer, Token};
-use super::scanner::scan_data;
-use super::{Place, Problem, Zone, ZoneBuilder, ZoneError, builder, generate, rtype};
+use super::problem::{PROBLEMS_MAX, Place, Problem, ZoneError};
+use super::records::Zone;
+use super::rtype::{self, type_name, type_of};
+use super::time::TTL_MAX;
+use super::{data, generate, time};
 use crate::name::{self, Name};
-use domain::base::iana::Rtype;
 use qanat::control::regular_file as file;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +21,6 @@ const FILES_MAX: usize = 10_000;
 const BYTES_MAX: u64 = 16 << 30;
 /// Entries between two reports of progress.
 const REPORT_ENTRIES: usize = 16_384;
-/// RFC 2181 section 8.
-const TTL_MAX: u64 = (1 << 31) - 1;
 
 /// How far reading has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +47,7 @@ pub fn read_file(
     parser.finish()
 }
 
-/// The same for a copy of a primary's zone: what makes a zone ambiguous is its primary's affair, and no more than odd here.
+/// Reads a copy of a primary's zone. What makes the zone ambiguous is the primary's affair, and here it is only a warning.
 ///
 /// # Errors
 /// As [`read_file`].
@@ -56,7 +58,7 @@ pub fn read_copy(apex: &Name, path: &Path) -> Result<(Zone, Vec<Problem>), ZoneE
     parser.finish()
 }
 
-/// The same from text; files it includes are looked for beside `path`.
+/// Reads a zone from text. Files that it includes are looked for beside `path`.
 ///
 /// # Errors
 /// As [`read_file`].
@@ -96,10 +98,10 @@ struct Parser<'r> {
     owner: Vec<u8>,
     default_ttl: Option<u32>,
     last_ttl: Option<u32>,
-    /// Records before the SOA record without a TTL, by their number: theirs is its minimum.
+    /// Numbers of records that come before the SOA record and have no TTL. They get the minimum of the SOA record.
     without_ttl: Vec<u32>,
     files: usize,
-    /// That may still be read.
+    /// Bytes that may still be read.
     bytes_left: u64,
     file: u16,
     path: Arc<PathBuf>,
@@ -201,7 +203,7 @@ impl<'r> Parser<'r> {
             if self.entries.is_multiple_of(REPORT_ENTRIES) && depth == 0 {
                 self.report(lexer.offset(), text.len());
             }
-            if self.builder.error_count() >= builder::PROBLEMS_MAX {
+            if self.builder.error_count() >= PROBLEMS_MAX {
                 self.error("too many errors: is this a master file at all?".to_owned());
                 break;
             }
@@ -224,12 +226,12 @@ impl<'r> Parser<'r> {
             }
             _ => self.record(start.indented, tokens),
         };
-        if let Err(message) = outcome {
-            self.error(message);
+        if let Err(error) = outcome {
+            self.error(error.to_string());
         }
     }
 
-    fn directive(&mut self, tokens: &[Token<'_>], depth: usize) -> Result<(), String> {
+    fn directive(&mut self, tokens: &[Token<'_>], depth: usize) -> Result<(), LineError> {
         let words: Vec<&str> = tokens.iter().map(|token| token.text).collect();
         match (words.first().map(|word| word.to_ascii_uppercase()).as_deref(), words.get(1..).unwrap_or_default()) {
             (Some("$ORIGIN"), [name]) => self.origin = self.name(name)?,
@@ -245,10 +247,7 @@ impl<'r> Parser<'r> {
                 self.generate(range, pattern, tokens.get(3..).unwrap_or_default())?;
             }
             (Some(word), _) => {
-                return Err(format!(
-                    "`{word}` like this is no directive: there are $ORIGIN NAME, $TTL TIME, $INCLUDE FILE [ORIGIN], \
-                     $GENERATE RANGE OWNER TYPE DATA"
-                ));
+                return Err(LineError::Directive(word.to_owned()));
             }
             (None, _) => {}
         }
@@ -256,24 +255,25 @@ impl<'r> Parser<'r> {
     }
 
     /// RFC 2181 section 8: a TTL with its highest bit set is as zero.
-    fn ttl(&mut self, text: &str) -> Result<u32, String> {
-        if let Some(seconds) = time(text) {
+    fn ttl(&mut self, text: &str) -> Result<u32, LineError> {
+        if let Some(seconds) = time::parse(text) {
             return Ok(seconds);
         }
-        text.parse::<u32>().map_err(|_| format!("`{text}` is no TTL: write seconds, or as 1h30m"))?;
+        text.parse::<u32>().map_err(|_| LineError::Ttl(text.to_owned()))?;
         self.warning(format!("the TTL {text} is taken for 0 (RFC 2181 section 8): write at most {TTL_MAX}"));
         Ok(0)
     }
 
-    fn name(&self, text: &str) -> Result<Vec<u8>, String> {
+    fn name(&self, text: &str) -> Result<Vec<u8>, LineError> {
         let mut wire = Vec::new();
-        name::parse_into(text, Some(&self.origin), &mut wire).map_err(|error| format!("`{text}`: {error}"))?;
+        name::parse_into(text, Some(&self.origin), &mut wire)
+            .map_err(|error| LineError::Name { text: text.to_owned(), error })?;
         Ok(wire)
     }
 
-    fn include(&mut self, path: &str, origin: Option<Vec<u8>>, depth: usize) -> Result<(), String> {
+    fn include(&mut self, path: &str, origin: Option<Vec<u8>>, depth: usize) -> Result<(), LineError> {
         if depth >= INCLUDE_DEPTH_MAX {
-            return Err(format!("files included more than {INCLUDE_DEPTH_MAX} deep: is this a circle?"));
+            return Err(LineError::IncludedTooDeep(INCLUDE_DEPTH_MAX));
         }
         let whole = self.path.parent().map_or_else(|| PathBuf::from(path), |directory| directory.join(path));
         // RFC 1035 section 5.1: what a file sets is over with it.
@@ -288,7 +288,7 @@ impl<'r> Parser<'r> {
         Ok(())
     }
 
-    fn generate(&mut self, range: &str, pattern: &str, rest: &[Token<'_>]) -> Result<(), String> {
+    fn generate(&mut self, range: &str, pattern: &str, rest: &[Token<'_>]) -> Result<(), LineError> {
         let mut owner = String::new();
         let mut texts: Vec<String> = vec![String::new(); rest.len()];
         // Data in one pair of quotes is all of a record's, as BIND reads it: `MX "10 mail$"`.
@@ -305,7 +305,7 @@ impl<'r> Parser<'r> {
             if let Some(data) = &data {
                 tokens.pop();
                 let mut words = Vec::new();
-                Lexer::new(data).next_entry(&mut words).map_err(|error| error.what.to_owned())?;
+                Lexer::new(data).next_entry(&mut words).map_err(|error| LineError::Lexical(error.what))?;
                 tokens.append(&mut words);
             }
             self.record(false, &tokens)?;
@@ -313,22 +313,22 @@ impl<'r> Parser<'r> {
         Ok(())
     }
 
-    fn record(&mut self, indented: bool, tokens: &[Token<'_>]) -> Result<(), String> {
+    fn record(&mut self, indented: bool, tokens: &[Token<'_>]) -> Result<(), LineError> {
         let mut rest = tokens;
         if !indented && let [first, after @ ..] = rest {
             self.owner.clear();
             name::parse_into(first.text, Some(&self.origin), &mut self.owner)
-                .map_err(|error| format!("`{}`: {error}", first.text))?;
+                .map_err(|error| LineError::Name { text: first.text.to_owned(), error })?;
             rest = after;
         }
         if self.owner.is_empty() {
-            return Err("the first record has no owner: begin its line with a name".to_owned());
+            return Err(LineError::NoOwner);
         }
         let mut ttl = None;
         let mut class_given = false;
         let rtype = loop {
             let [word, after @ ..] = rest else {
-                return Err("no type: write OWNER [TTL] [IN] TYPE DATA".to_owned());
+                return Err(LineError::NoType);
             };
             rest = after;
             if !class_given && ["IN", "CLASS1"].iter().any(|class| word.text.eq_ignore_ascii_case(class)) {
@@ -338,24 +338,21 @@ impl<'r> Parser<'r> {
             } else if let Some(rtype) = type_of(word.text) {
                 break rtype;
             } else if ["CH", "HS", "CS"].iter().any(|class| word.text.eq_ignore_ascii_case(class)) {
-                return Err(format!("class {}: only IN is served; take the record out", word.text));
+                return Err(LineError::Class(word.text.to_owned()));
             } else {
-                return Err(format!(
-                    "`{}` is no type: is the owner missing, or the type unknown? (RFC 3597: TYPE123 \\# LENGTH HEX)",
-                    word.text
-                ));
+                return Err(LineError::UnknownType(word.text.to_owned()));
             }
         };
         self.add(rtype, ttl, rest)
     }
 
-    fn add(&mut self, rtype: u16, ttl: Option<u32>, tokens: &[Token<'_>]) -> Result<(), String> {
+    fn add(&mut self, rtype: u16, ttl: Option<u32>, tokens: &[Token<'_>]) -> Result<(), LineError> {
         if matches!(rtype, 0 | rtype::OPT | 128..=255) {
-            return Err(format!("{} is no type of data: take the record out", super::type_name(rtype)));
+            return Err(LineError::NoDataType(type_name(rtype)));
         }
         let mut data = std::mem::take(&mut self.data);
-        let scanned = scan_data(rtype, tokens, &self.origin, &mut data);
-        let outcome = scanned.map_err(|error| format!("{}: {error}", super::type_name(rtype))).and_then(|()| {
+        let scanned = data::scan(rtype, tokens, &self.origin, &mut data);
+        let outcome = scanned.map_err(|error| LineError::Data { rtype: type_name(rtype), error }).and_then(|()| {
             if let Some(explicit) = ttl {
                 self.last_ttl = Some(explicit);
             }
@@ -382,47 +379,11 @@ impl<'r> Parser<'r> {
             let owner = std::mem::take(&mut self.owner);
             let outcome = self.builder.add_at(&owner, rtype, ttl, &data, (self.file, self.line));
             self.owner = owner;
-            outcome
+            outcome.map_err(LineError::Record)
         });
         self.data = data;
         outcome
     }
-}
-
-/// The number of a type's name.
-pub(super) fn type_of(word: &str) -> Option<u16> {
-    Some(match word {
-        "A" => rtype::A,
-        "AAAA" => rtype::AAAA,
-        "NS" => rtype::NS,
-        "RRSIG" => rtype::RRSIG,
-        "NSEC3" => rtype::NSEC3,
-        word if word.eq_ignore_ascii_case("NSAP-PTR") => 23,
-        word => Rtype::from_bytes(word.as_bytes())?.to_int(),
-    })
-}
-
-/// Seconds, or sums as `1w2d3h4m5s`.
-pub(super) fn time(text: &str) -> Option<u32> {
-    let mut total = 0u64;
-    let mut number: Option<u64> = None;
-    for character in text.chars() {
-        if let Some(digit) = character.to_digit(10) {
-            number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u64::from(digit))?);
-            continue;
-        }
-        let unit = match character.to_ascii_lowercase() {
-            's' => 1,
-            'm' => 60,
-            'h' => 3_600,
-            'd' => 86_400,
-            'w' => 604_800,
-            _ => return None,
-        };
-        total = total.checked_add(number.take()?.checked_mul(unit)?)?;
-    }
-    total = total.checked_add(number.unwrap_or(0))?;
-    (!text.is_empty() && total <= TTL_MAX).then_some(total as u32)
 }
 
 #[cfg(test)]

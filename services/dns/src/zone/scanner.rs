@@ -1,89 +1,13 @@
-//! The data of a record, from tokens to wire format: `domain` knows every type's presentation; names end at our origin.
+//! Tokens of a record's data as `domain` reads them. Relative names end at our origin.
 
-use super::fields;
+use super::error::DataError;
 use super::lexer::Token;
-use crate::layout;
 use crate::name::{self, NAME_BYTES_MAX};
 use domain::base::Name;
 use domain::base::charstr::{CharStr, CharStrBuilder};
-use domain::base::iana::Rtype;
-use domain::base::rdata::ComposeRecordData;
 use domain::base::scan::{ConvertSymbols, EntrySymbol, Scanner, ScannerError, StrError, Symbol, Symbols};
+use domain::dep::octseq::builder::OctetsBuilder;
 use domain::dep::octseq::str::Str;
-use domain::rdata::ZoneRecordData;
-
-const WKS: u16 = 11;
-const LOC: u16 = 29;
-const NXT: u16 = 30;
-const IPSECKEY: u16 = 45;
-const HIP: u16 = 55;
-const AMTRELAY: u16 = 260;
-
-/// Writes the data of a record of `rtype` in `tokens` to `data`.
-///
-/// # Errors
-/// What is wrong with it.
-pub(super) fn scan_data(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>) -> Result<(), String> {
-    data.clear();
-    scan_any(rtype, tokens, origin, data)?;
-    if data.len() > usize::from(u16::MAX) { Err("data of more than 65,535 bytes".to_owned()) } else { Ok(()) }
-}
-
-/// Reads the data of one type.
-type Scan = fn(&mut DataScanner<'_>, &mut Vec<u8>) -> Result<(), String>;
-
-fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>) -> Result<(), String> {
-    if let [marker, rest @ ..] = tokens
-        && marker.text == "\\#"
-        && !marker.quoted
-    {
-        return scan_unknown(rtype, rest, data);
-    }
-    let mut scanner = DataScanner { tokens, at: 0, origin };
-    let own: Option<Scan> = match rtype {
-        LOC => return super::location::scan(tokens, data),
-        HIP => Some(fields::scan_host_identity),
-        IPSECKEY => Some(fields::scan_ipsec_key),
-        AMTRELAY => Some(fields::scan_relay),
-        WKS => Some(fields::scan_services),
-        NXT => Some(fields::scan_next),
-        _ => None,
-    };
-    if let Some(scan) = own {
-        scan(&mut scanner, data)?;
-        return scanner.end();
-    }
-    if let Some(parts) = layout::presented_fields(rtype) {
-        fields::scan(parts, &mut scanner, data)?;
-        return scanner.end();
-    }
-    let parsed = ZoneRecordData::<Vec<u8>, Name<Vec<u8>>>::scan(Rtype::from_int(rtype), &mut scanner);
-    let parsed = parsed.map_err(|error| {
-        let text = error.to_string();
-        if text.contains("unknown record type") {
-            "a type without a presentation format here: write its data as \\# LENGTH HEX (RFC 3597)".to_owned()
-        } else {
-            text
-        }
-    })?;
-    scanner.end()?;
-    parsed.compose_rdata(data).map_err(|_| "data of more than 65,535 bytes".to_owned())
-}
-
-/// RFC 3597 section 5: `\# LENGTH HEX…`, for any type.
-fn scan_unknown(rtype: u16, tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), String> {
-    let [length, digits @ ..] = tokens else { return Err("\\# without a length: write \\# LENGTH HEX".to_owned()) };
-    let length: u16 = length.text.parse().map_err(|_| format!("`{}` is no length: 0 to 65535", length.text))?;
-    fields::hexadecimal(&digits.iter().map(|token| token.text).collect::<String>(), data)?;
-    if data.len() != usize::from(length) {
-        return Err(format!("{} bytes where {length} are announced: correct one of them", data.len()));
-    }
-    if layout::is_well_formed(rtype, data) {
-        Ok(())
-    } else {
-        Err(format!("these bytes are no data of type {}", super::type_name(rtype)))
-    }
-}
 
 /// Tokens of a record's data, read one after the other.
 pub(super) struct DataScanner<'a> {
@@ -93,10 +17,18 @@ pub(super) struct DataScanner<'a> {
 }
 
 impl<'a> DataScanner<'a> {
-    /// That was all.
-    fn end(&self) -> Result<(), String> {
+    /// Reads `tokens`. Names that do not end with a dot are below `origin`.
+    pub(super) fn new(tokens: &'a [Token<'a>], origin: &'a [u8]) -> DataScanner<'a> {
+        DataScanner { tokens, at: 0, origin }
+    }
+
+    /// Checks that all tokens are read.
+    ///
+    /// # Errors
+    /// There is one more.
+    pub(super) fn end(&self) -> Result<(), DataError> {
         match self.tokens.get(self.at) {
-            Some(token) => Err(format!("`{}` is more than this type has: take it out", token.text)),
+            Some(token) => Err(DataError::Superfluous(token.text.to_owned())),
             None => Ok(()),
         }
     }
@@ -271,5 +203,3 @@ impl Scanner for DataScanner<'_> {
         Ok(Vec::new())
     }
 }
-
-use domain::dep::octseq::builder::OctetsBuilder;

@@ -29,7 +29,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// As one number, for [`qanat::Context::send_prepared`].
+    /// As one number, for [`qanat::Commands::send_prepared`].
     #[inline]
     pub const fn pack(self) -> u64 {
         self.seconds << 1 | self.close as u64

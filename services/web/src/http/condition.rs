@@ -1,6 +1,8 @@
 //! Preconditions, in the order of RFC 9110, 13.2.2.
 
-use super::{Method, Request, date, list_elements};
+use super::date;
+use super::lists::list_elements;
+use super::parse::{Method, Request};
 
 /// What a representation is compared by.
 #[derive(Clone, Copy, Debug)]

@@ -37,7 +37,7 @@ impl DateCache {
         DateCache { last: Cell::new((0, format(0))) }
     }
 
-    /// As [`format`].
+    /// The text that [`format()`] makes.
     #[inline]
     pub fn text(&self, seconds: u64) -> [u8; DATE_LENGTH] {
         let (last, text) = self.last.get();

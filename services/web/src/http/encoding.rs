@@ -1,6 +1,7 @@
 //! Content negotiation by Accept-Encoding (RFC 9110, 12.5.3).
 
-use super::{Request, list_elements, trim};
+use super::lists::{list_elements, trim};
+use super::parse::Request;
 
 /// Codings a file may be held in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 //! A head is parsed in place from the received bytes. [`parse`] needs the whole head; [`head_end`] finds, without
 //! looking at any byte twice, whether a head gathered from several chunks has become whole.
 
-use super::{list_elements, trim};
+use super::lists::{list_elements, trim};
 use std::mem::MaybeUninit;
 
 /// Most fields a head may have (beyond: 431).

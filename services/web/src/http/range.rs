@@ -1,6 +1,6 @@
 //! Byte ranges (RFC 9110, 14).
 
-use super::{list_elements, trim};
+use super::lists::{list_elements, trim};
 
 /// A range resolved against a length: `first..end`, not empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// 1994-11-06 08:49:37.
 pub const START_SECONDS: u64 = 784_111_777;
 
-/// Who reads what was given to send.
+/// The client: it reads what was given to send.
 pub struct Peer {
     /// What each connection's has read.
     pub streams: HashMap<ConnectionId, Vec<u8>>,

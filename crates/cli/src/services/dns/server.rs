@@ -132,7 +132,8 @@ impl Application for Server<'_> {
     /// What the first instance fetches and sends, each time that there is a new one; the others send, too.
     fn prepare(&self, queues: u32) -> Result<(), String> {
         let (zones, arrived) = (&self.zones, self.zones.clone());
-        let first = Transfers::new(zones.control().clone(), zones.versions().clone(), zones.publisher())?;
+        let first = Transfers::new(zones.control().clone(), zones.versions().clone(), zones.publisher())
+            .map_err(|error| error.to_string())?;
         let first = first.with_arrival(Arc::new(move |apex| arrived.arrived(apex)));
         let siblings: Vec<Transfers> = (1..queues).map(|_| first.sibling()).collect();
         let all = std::iter::once(first).chain(siblings).map(Some).collect();
@@ -142,7 +143,7 @@ impl Application for Server<'_> {
 
     fn service(&self, place: &Place) -> Result<DnsService, String> {
         let reader = self.zones.publisher().reader().map_err(|error| format!("doorbell: {error}"))?;
-        let service = DnsService::new(self.file.dns.clone(), reader, self.secret)?;
+        let service = DnsService::new(self.file.dns.clone(), reader, self.secret).map_err(|error| error.to_string())?;
         let mut transfers = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
         let transfers = transfers.get_mut(place.queue as usize).and_then(Option::take);
         Ok(match transfers {

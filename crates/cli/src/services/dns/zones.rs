@@ -110,7 +110,7 @@ fn load_kept(
     let from_elsewhere = config.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty());
     for (apex, rules) in from_elsewhere.filter(|(apex, _)| is_new(apex)) {
         let Some(path) = &rules.file else { continue };
-        let loaded = kept::load(path, apex).and_then(|kept| {
+        let loaded = kept::load(path, apex).map_err(|error| error.to_string()).and_then(|kept| {
             let Some((zone, age)) = kept else { return Ok(None) };
             compile(&zone).map(|image| Some((zone, age, image)))
         });
@@ -133,7 +133,7 @@ impl Zones {
     /// # Errors
     /// None of them can be used, or the rules of transfers are wrong.
     pub fn start(rules: ZoneRules, text_index: bool) -> Result<Zones, String> {
-        let config = rules.transfers()?;
+        let config = rules.transfers().map_err(|error| error.to_string())?;
         let versions = Versions::default();
         let (mut images, mut broken, mut records) = (Vec::new(), BTreeMap::new(), Vec::new());
         for file in rules.files() {
@@ -261,7 +261,7 @@ impl Zones {
 
     /// Goes over to other rules; with `again` zones of files that stay are read again.
     fn apply(&self, state: &mut State, whole: ZoneRules, again: bool) -> Result<Changes, String> {
-        let config = whole.transfers()?;
+        let config = whole.transfers().map_err(|error| error.to_string())?;
         if !self.0.can_fetch
             && let Some(apex) = config.secondaries().next()
         {

@@ -23,11 +23,13 @@ pub fn run(bare: &mut Bare<'_>, socket: (&Path, bool), ring: u8, is_raw: bool) -
     bare.obey()?;
     let (own, mtu) = (bare.options.attach.address, bare.options.attach.mtu as u16);
     let (path, is_master) = socket;
-    let link = OpenLink::memif(path.to_owned(), is_master, own_mac(true), mtu, ring, bare.memory())?;
+    let link = OpenLink::memif(path.to_owned(), is_master, own_mac(true), mtu, ring, bare.memory())
+        .map_err(|error| error.to_string())?;
     let address = format!("{}:{}", own.address, bare.echo.config.port);
     bare.echo.announce(&address, "memif").tell(&bare.printer);
     while !bare.control.is_stopped() {
-        let Some(device) = link.next(LOOK_INTERVAL, &mut |text| say(bare, &text))? else { continue };
+        let next = link.next(LOOK_INTERVAL, &mut |text| say(bare, &text));
+        let Some(device) = next.map_err(|error| error.to_string())? else { continue };
         let fate = device.link().clone();
         say(bare, &format!("memif: {} is connected", fate.peer()));
         let vnic = breakdown::metered(device.open().map_err(|error| error.to_string())?);

@@ -1,9 +1,7 @@
 //! Zones of a configuration: each by itself, by a template, in files of their own, or as members of catalog zones.
 
-use super::ZoneFile;
-use crate::name::{self, Name};
-use crate::transfer::TransferConfig;
-use crate::transfer::config::{KeyTable, ZoneTable};
+use crate::name::{self, Name, NameError};
+use crate::transfer::config::{KeyTable, TransferConfig, TransferConfigError, ZoneTable};
 use crate::zone::members::Member;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +12,34 @@ use std::path::{Path, PathBuf};
 const DEFAULT: &str = "default";
 /// Stands for the zone's name in a template's file.
 const NAME_MARK: &str = "%s";
+
+/// A zone and its master file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ZoneFile {
+    /// Its name.
+    pub apex: Name,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+/// What is wrong with what a file says of zones.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ZoneRuleError {
+    #[error("template {0}: it is there twice")]
+    TemplateTwice(String),
+    #[error("zone {name}: {error}")]
+    Name { name: String, error: NameError },
+    #[error("zone {apex}: there is no [[template]] called {template:?} before it")]
+    NoTemplate { apex: Name, template: String },
+    #[error("zone {0}: neither a file nor a primary: where does it come from?")]
+    NoSource(Name),
+    #[error("zone {apex}: catalog: there is no [[template]] called {template:?} before it")]
+    NoMemberTemplate { apex: Name, template: String },
+    #[error("zone {0}: catalog: name the template of its members")]
+    NoMemberTemplates(Name),
+    #[error("zone {0}: it is there twice")]
+    ZoneTwice(Name),
+}
 
 /// Where a zone's records come from and go to, as a `[[zone]]` or `[[template]]` says it. What it does not say is `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -123,7 +149,7 @@ pub struct ZoneRules {
 
 impl ZoneRules {
     /// Adds what a file says, whose relative names of files start at `directory`.
-    pub(super) fn add(&mut self, raw: RawZones, directory: &Path) -> Result<(), String> {
+    pub(super) fn add(&mut self, raw: RawZones, directory: &Path) -> Result<(), ZoneRuleError> {
         self.keys.extend(raw.key);
         let rooted = |file: &Option<PathBuf>| file.as_ref().map(|file| directory.join(file));
         for template in raw.template {
@@ -134,44 +160,44 @@ impl ZoneRules {
                 primary: template.primary,
             };
             if self.templates.insert(template.name.clone(), rules).is_some() {
-                return Err(format!("template {}: it is there twice", template.name));
+                return Err(ZoneRuleError::TemplateTwice(template.name));
             }
         }
         for zone in raw.zone {
-            let apex = Name::absolute(&zone.name).map_err(|error| format!("zone {}: {error}", zone.name))?;
-            let apex = apex.to_lowercase();
+            let apex = Name::absolute(&zone.name);
+            let apex = apex.map_err(|error| ZoneRuleError::Name { name: zone.name, error })?.to_lowercase();
             let own = Rules {
                 file: rooted(&zone.file),
                 allow_transfer: zone.allow_transfer,
                 also_notify: zone.also_notify,
                 primary: zone.primary,
             };
-            let template =
-                match &zone.template {
-                    Some(named) => {
-                        let known = self.templates.get(named);
-                        Some(known.ok_or_else(|| {
-                            format!("zone {apex}: there is no [[template]] called {named:?} before it")
-                        })?)
-                    }
-                    None => self.templates.get(DEFAULT),
-                };
+            let template = match &zone.template {
+                Some(named) => {
+                    let known = self.templates.get(named);
+                    Some(
+                        known
+                            .ok_or_else(|| ZoneRuleError::NoTemplate { apex: apex.clone(), template: named.clone() })?,
+                    )
+                }
+                None => self.templates.get(DEFAULT),
+            };
             let rules = template.map_or_else(|| own.clone(), |template| own.over(template));
             if rules.file.is_none() && !rules.is_secondary() {
-                return Err(format!("zone {apex}: neither a file nor a primary: where does it come from?"));
+                return Err(ZoneRuleError::NoSource(apex));
             }
             if let Some(templates) = zone.catalog {
                 let unknown = templates.iter().find(|named| !self.templates.contains_key(*named));
                 if let Some(unknown) = unknown {
-                    return Err(format!("zone {apex}: catalog: there is no [[template]] called {unknown:?} before it"));
+                    return Err(ZoneRuleError::NoMemberTemplate { apex, template: unknown.clone() });
                 }
                 if templates.is_empty() {
-                    return Err(format!("zone {apex}: catalog: name the template of its members"));
+                    return Err(ZoneRuleError::NoMemberTemplates(apex));
                 }
                 self.catalogs.insert(apex.clone(), templates);
             }
             if self.zones.insert(apex.clone(), rules).is_some() {
-                return Err(format!("zone {apex}: it is there twice"));
+                return Err(ZoneRuleError::ZoneTwice(apex));
             }
         }
         Ok(())
@@ -229,7 +255,7 @@ impl ZoneRules {
     ///
     /// # Errors
     /// What is wrong, and where.
-    pub fn transfers(&self) -> Result<TransferConfig, String> {
+    pub fn transfers(&self) -> Result<TransferConfig, TransferConfigError> {
         let tables: Vec<(&Name, ZoneTable)> = self
             .zones
             .iter()
@@ -239,7 +265,8 @@ impl ZoneRules {
         TransferConfig::new(&self.keys, tables.iter().map(|(apex, table)| (*apex, table)))
     }
 
-    /// With the members of catalog zones. One that the configuration has itself is left to it (RFC 9432 section 5.2).
+    /// These rules with the members of catalog zones. A zone that the configuration itself names stays as it says
+    /// (RFC 9432 section 5.2).
     #[must_use]
     pub fn with_members(&self, members: &BTreeMap<Name, (Name, Member)>) -> ZoneRules {
         let mut whole = self.clone();
@@ -260,9 +287,9 @@ impl ZoneRules {
 mod tests {
     use super::*;
 
-    fn rules(text: &str) -> Result<ZoneRules, String> {
+    fn rules(text: &str) -> Result<ZoneRules, Box<dyn std::error::Error>> {
         let mut rules = ZoneRules::default();
-        rules.add(toml::from_str(text).map_err(|error| error.to_string())?, Path::new("/etc"))?;
+        rules.add(toml::from_str(text)?, Path::new("/etc"))?;
         Ok(rules)
     }
 
@@ -298,7 +325,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let wrong = |text: &str| rules(text).map(|_| ()).unwrap_err();
+        let wrong = |text: &str| rules(text).map(|_| ()).unwrap_err().to_string();
         assert!(wrong("[[zone]]\nname = \"a\"\n").contains("neither a file nor a primary"));
         assert!(
             wrong("[[zone]]\nname = \"a\"\nfile = \"x\"\n[[zone]]\nname = \"A\"\nfile = \"y\"\n").contains("twice")

@@ -327,9 +327,9 @@ fn times() {
     for (text, seconds) in
         [("0", 0), ("3600", 3_600), ("1h30m", 5_400), ("1W2D", 777_600), ("2147483647", 2_147_483_647)]
     {
-        assert_eq!(time(text), Some(seconds), "{text}");
+        assert_eq!(time::parse(text), Some(seconds), "{text}");
     }
     for wrong in ["", "h", "1x", "2147483648", "99999999999999999999", "-1"] {
-        assert_eq!(time(wrong), None, "{wrong}");
+        assert_eq!(time::parse(wrong), None, "{wrong}");
     }
 }
