@@ -12,11 +12,7 @@ mod layout;
 mod memory;
 pub mod message;
 pub mod ring;
-
-/// What rings are made of; a model checker puts its own here.
-mod sync {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-}
+mod sync;
 
 pub use layout::{ControlMemory, LAYOUT_HASH, MAGIC, Mismatch, Rings, VERSION};
 pub use memory::{Access, SharedMemory};

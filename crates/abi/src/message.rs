@@ -244,19 +244,12 @@ impl Id {
 }
 
 /// What is not a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a message of kind {kind} that says nothing")]
 pub struct BadMessage {
     /// Its first byte.
     pub kind: u8,
 }
-
-impl std::fmt::Display for BadMessage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a message of kind {} that says nothing", self.kind)
-    }
-}
-
-impl std::error::Error for BadMessage {}
 
 /// What goes through a ring.
 pub trait Message: Sized {

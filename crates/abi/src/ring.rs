@@ -75,21 +75,14 @@ pub trait Place {
 }
 
 /// The other side told a position that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a ring position of {told} beside ours of {own}")]
 pub struct Violation {
     /// Our position.
     pub own: u32,
     /// What it told.
     pub told: u32,
 }
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a ring position of {} beside ours of {}", self.told, self.own)
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// The sending side. `CHECKED`: it does not believe the consumer; a test has one that does, to see that it must not.
 pub struct Producer<P: Place, const CHECKED: bool = true> {
