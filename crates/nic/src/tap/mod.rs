@@ -14,5 +14,7 @@ mod header;
 mod queue;
 mod train;
 
-pub use device::{HandedTap, TapConfig, TapDevice, create, make, open_persistent, random_address, set_persistent};
+pub use device::{
+    HandedTap, TapConfig, TapDevice, create, make, make_tun, open_persistent, random_address, set_persistent,
+};
 pub use queue::Tap;

@@ -7,9 +7,8 @@ use crate::error::DeviceError;
 use crate::link::Bystander;
 use crate::memory::{Frame, Pool};
 use crate::plan::FrameMemory;
-use crate::vnic::{
-    Capabilities, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
-};
+use crate::statistics::VnicStatistics;
+use crate::vnic::{Capabilities, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
