@@ -5,9 +5,8 @@
 //! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
 
 pub mod af_xdp;
-pub mod breakdown;
+mod base;
 mod checksum;
-mod errno;
 mod error;
 pub mod fault;
 pub mod foreign;
@@ -16,41 +15,42 @@ mod lent;
 pub mod link;
 pub mod memif;
 mod memory;
+mod metered;
+pub mod migration;
 pub mod pair;
 pub mod pcap;
-pub mod place;
 mod plan;
-mod prefetch;
 pub mod privilege;
 mod queue;
-mod random;
 pub mod sim;
 pub mod snapshot;
 mod spread;
+mod statistics;
 pub mod tap;
-mod time;
 pub mod uring;
 pub mod veth;
 mod vnic;
 
 pub use af_xdp::{AfXdp, open_pair};
+pub use base::prefetch::prefetch;
+pub use base::random::Random;
+pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
+pub use base::{breakdown, place};
 pub use error::{DESCRIPTORS_REMEDY, DeviceError};
 pub use fault::{Fault, FaultCounters, FaultRates};
 pub use left_socket::is_left_behind;
 pub use lent::{LendableFiles, LentFrames, lendable_frames, lent_frames};
 pub use memif::{Memif, MemifConfig, MemifError, MemifListener};
 pub use memory::{Frame, Pool, Region};
+pub use metered::{Metered, metered};
 pub use pair::{Pair, PairConfig, PairPort, pair};
 pub use pcap::Pcap;
 pub use plan::{FrameMemory, MemoryPlan};
-pub use prefetch::prefetch;
 pub use queue::Queue;
-pub use random::Random;
 pub use sim::{LinkConfig, LinkCounters, SimulatedLink};
 pub use spread::QueueShare;
+pub use statistics::VnicStatistics;
 pub use tap::Tap;
-pub use time::{Clock, ManualClock, MonotonicClock, Time};
 pub use vnic::{
     Capabilities, ChecksumOffload, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
-    VnicStatistics,
 };

@@ -9,8 +9,8 @@
 //! A `Frame` is owned: holding it is the only right to read or write its bytes. Dropping it gives it back to its
 //! pool, so nothing can leak while a program forgets nothing; [`Pool::free_count`] shows it. Not `Send`.
 
-use crate::place;
-use crate::prefetch::prefetch_at;
+use crate::base::place;
+use crate::base::prefetch::prefetch_at;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::fs::File;

@@ -4,8 +4,8 @@
 //! ahead, a row that is taken back ends its sender at once, and the kernel knows the program throughout: a run of one that is
 //! attached nowhere would patch the kernel's code, at everybody's expense.
 
+use super::batch::{Batch, map_batch, unmap_batch};
 use super::call;
-use super::inject::{Batch, HandedInjector, map_batch, unmap_batch};
 use super::program::load_error;
 use crate::error::DeviceError;
 use crate::link::{Namespace, set_generic_xdp};
@@ -37,6 +37,29 @@ impl PreparedBatch {
     /// The number the kernel knows it by, as long as anybody has it.
     pub fn number(&self) -> u32 {
         self.number
+    }
+}
+
+/// What a sender is handed.
+#[derive(Debug)]
+pub struct HandedInjector {
+    /// The program, which is all senders'.
+    pub program: OwnedFd,
+    /// The map with the batch: who has it sends by the row it is of.
+    pub batch: OwnedFd,
+}
+
+impl HandedInjector {
+    /// As they travel.
+    pub fn into_descriptors(self) -> [OwnedFd; 2] {
+        [self.program, self.batch]
+    }
+
+    /// As they arrive; `None` if it isn't two.
+    pub fn from_descriptors(mut descriptors: impl Iterator<Item = OwnedFd>) -> Option<HandedInjector> {
+        let handed = HandedInjector { program: descriptors.next()?, batch: descriptors.next()? };
+        // An earlier daemon's were more, and another program's.
+        descriptors.next().is_none().then_some(handed)
     }
 }
 

@@ -1,8 +1,8 @@
 //! An AF_XDP socket: made, given memory, bound.
 
+use super::config::{Mode, RingSizes};
 use super::ring::{Consumer, Producer};
-use super::{Mode, RingSizes};
-use crate::errno;
+use crate::base::errno;
 use crate::error::DeviceError;
 use crate::link::Namespace;
 use crate::memory::Region;

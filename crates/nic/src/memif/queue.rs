@@ -3,14 +3,16 @@
 //! A slave's frame is in exactly one of: its pool, a `Frame`, `lent` (posted in the inward ring), `in_flight` (in the
 //! outward ring). Positions this end writes are kept here and never read back from shared memory.
 
+use super::config::MemifConfig;
 use super::control::{ring, silence};
+use super::error::{MemifError, Violation};
 use super::link::MemifLink;
 use super::shared::{Descriptor, Mapping, SharedRing, copy};
-use super::{MemifConfig, MemifError, Violation};
+use crate::base::prefetch::prefetch_at;
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
-use crate::prefetch::prefetch_at;
-use crate::vnic::{Capabilities, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use crate::statistics::VnicStatistics;
+use crate::vnic::{Capabilities, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
 //! Shared memory: regions, and the rings in them. Whatever is read here was written by a peer who may lie, at any time:
 //! it is copied first and checked then, never read twice.
 
-use super::MemifError;
+use super::error::MemifError;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
