@@ -65,7 +65,28 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// What happened. Events of one connection come in order; `Closed` is its last.
+/// What happened. Events of one connection come in order, and `Closed` is its last.
+///
+/// A service's handler is one `match`. It need not name the events it has no use for:
+///
+/// ```
+/// use qanat_api::{CloseReason, Event};
+///
+/// /// A line for the log, if the event is worth one.
+/// fn line(event: &Event) -> Option<String> {
+///     match event {
+///         Event::Accepted { connection, peer, .. } => Some(format!("{connection:?} from {peer}")),
+///         Event::Closed { why: CloseReason::Finished, .. } => None,
+///         Event::Closed { connection, why } => Some(format!("{connection:?}: {why}")),
+///         _ => None,
+///     }
+/// }
+///
+/// # use qanat_api::ConnectionId;
+/// let connection = ConnectionId::new(3, 0);
+/// let closed = Event::Closed { connection, why: CloseReason::TimedOut };
+/// assert_eq!(line(&closed).as_deref(), Some("ConnectionId(3, 0): timed out"));
+/// ```
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Event {
     /// A peer completed a handshake. `refuse` it, or use it.
