@@ -98,7 +98,7 @@ impl Place for ControlMemory {
 
     #[inline]
     fn slots(&self) -> &[Slot] {
-        // SAFETY: as above.
+        // SAFETY: as in `header`.
         unsafe {
             let first = self.memory.base().add(self.at + RING_HEADER_ROOM).cast::<Slot>();
             std::slice::from_raw_parts(first.as_ptr(), self.capacity as usize)
@@ -159,7 +159,8 @@ impl Rings {
     /// [`Mismatch`].
     pub fn open(file: BorrowedFd<'_>) -> Result<Rings, Mismatch> {
         let first = SharedMemory::map(file, PAGE, Access::Read)?;
-        // SAFETY: as above, mapped for reading.
+        // SAFETY: the mapping has a page, which is longer than a header and aligned to it; any bytes are values of atomics, which are only
+        // read here.
         let header: &Header = unsafe { first.base().cast().as_ref() };
         let version = header.version.load(Ordering::Relaxed);
         if header.magic.load(Ordering::Relaxed) != MAGIC || version != VERSION {

@@ -194,7 +194,7 @@ impl<P: Place, const CHECKED: bool> Producer<P, CHECKED> {
         self.batches
     }
 
-    /// The consumer's position as of the last look, for who waits for messages to be taken. Looks again if `fresh`.
+    /// The consumer's position as of the last look, to wait for messages to be taken. Looks again if `fresh`.
     ///
     /// # Errors
     /// As [`has_room`](Producer::has_room).
@@ -222,7 +222,7 @@ impl<P: Place, const CHECKED: bool> Producer<P, CHECKED> {
         self.batches += 1;
     }
 
-    /// Whether the consumer sleeps and is to be woken for what was published: said once, to whoever asks first.
+    /// Whether the consumer sleeps and is to be woken for what was published. It is said once, to the first that asks.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         if !self.is_unlooked {

@@ -4,7 +4,7 @@ use crate::link::Holder;
 use std::io;
 use std::net::IpAddr;
 
-/// How to let a process have more descriptors.
+/// How a process is allowed more descriptors.
 pub const DESCRIPTORS_REMEDY: &str = "`ulimit -n 1024` as root (LimitNOFILE=1024 in a unit)";
 
 /// Why a device can't be had. The text names the place and the remedy.
@@ -130,7 +130,7 @@ pub enum DeviceError {
     AddressTaken {
         /// The address.
         address: IpAddr,
-        /// Who has it.
+        /// The interface that has it.
         interface: String,
     },
     /// A setting makes no sense.

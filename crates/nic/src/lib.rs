@@ -1,8 +1,9 @@
 //! Virtual NICs: frame memory, the trait [`Vnic`], its drivers and its middleware.
 //!
-//! A [`Frame`] is a buffer in device-visible memory; whoever holds it owns it, and dropping it returns it to the
-//! [`Pool`] it came from. Drivers and middleware implement [`Vnic`]; test devices are drivers like the others.
-//! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
+//! A [`Frame`] is a buffer in device-visible memory. The holder of a frame owns it, and dropping it returns it to the [`Pool`] it
+//! came from. Drivers and middleware implement [`Vnic`]. Test devices are drivers like the others.
+//!
+//! An open device is not `Send`: a queue belongs to one thread.
 
 pub mod af_xdp;
 mod base;
@@ -30,6 +31,7 @@ pub mod tap;
 pub mod uring;
 pub mod veth;
 mod vnic;
+mod wire;
 
 pub use af_xdp::{AfXdp, open_pair};
 pub use base::prefetch::prefetch;
@@ -54,3 +56,4 @@ pub use tap::Tap;
 pub use vnic::{
     Capabilities, ChecksumOffload, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
 };
+pub use wire::Wire;

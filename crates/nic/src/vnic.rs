@@ -20,7 +20,7 @@ pub enum ReceiveChecksum {
     Trust,
 }
 
-/// What the device does and bears. Constant while it is open.
+/// What the device can do, and its limits. Constant while it is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Its Ethernet address.
@@ -49,7 +49,7 @@ pub struct ChecksumOffload {
     pub offset: u16,
 }
 
-/// Per-frame wishes of the sender.
+/// What the sender wants done with a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct TransmitOptions {
     /// The packet goes on in the next frame transmitted (scatter-gather).
@@ -63,7 +63,7 @@ pub struct TransmitOptions {
 pub enum TransmitBuffer {
     /// Returns to its pool when sent.
     Owned(Frame),
-    /// Stays with its owner, who finds out by [`Rc::get_mut`] that the device is done with it and it may be rewritten.
+    /// Stays with its owner. [`Rc::get_mut`] tells the owner that the device is done with it, so that it may be rewritten.
     Shared(Rc<Frame>),
 }
 
@@ -85,19 +85,21 @@ pub const PACKET_FRAMES_MAX: usize = 33;
 ///
 /// A packet is one frame, or several with [`Frame::continues`] / [`TransmitOptions::continues`] on all but the last.
 pub trait Vnic {
-    /// What the device does and bears.
+    /// What the device can do, and its limits.
     fn capabilities(&self) -> Capabilities;
 
-    /// Appends up to `frames_max` received frames (never part of a packet) to `frames`; returns how many. Never blocks.
-    /// `frames_max` below the frames of one packet ([`PACKET_FRAMES_MAX`] are always enough) gets nothing while such a packet is first.
+    /// Appends up to `frames_max` received frames to `frames`, whole packets only. Returns how many. Never blocks.
+    ///
+    /// If the first packet has more than `frames_max` frames, nothing is received. [`PACKET_FRAMES_MAX`] are always enough.
     fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize;
 
-    /// How many frames [`transmit`](Vnic::transmit) will certainly take now. Reclaims sent frames first when short.
+    /// How many frames [`transmit`](Vnic::transmit) will certainly take now. If room is short, sent frames are reclaimed first.
     fn transmit_room(&mut self) -> usize;
 
-    /// How many more frames are well queued before the next [`flush`](Vnic::flush): fewer than
-    /// [`transmit_room`](Vnic::transmit_room) where sending takes the sender's own time, and what it provokes must be received
-    /// meanwhile. 0: flush, and receive, before more.
+    /// How many more frames should be queued before the next [`flush`](Vnic::flush). 0: flush and receive before more.
+    ///
+    /// This is fewer than [`transmit_room`](Vnic::transmit_room) when sending takes the sender's own time, since what is sent provokes
+    /// frames that must be received meanwhile.
     fn batch_room(&mut self) -> usize {
         self.transmit_room()
     }
@@ -105,7 +107,7 @@ pub trait Vnic {
     /// Queues a frame for transmission; nothing may be sent before [`flush`](Vnic::flush).
     ///
     /// # Errors
-    /// Gives the frame back when the ring is full. For a packet of several frames check `transmit_room` first.
+    /// Gives the frame back when the ring is full. Before a packet of several frames, check `transmit_room`.
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer>;
 
     /// Starts transmission of what is queued (one doorbell), and reclaims frames the device is done with.
@@ -114,7 +116,7 @@ pub trait Vnic {
     /// Where frames to transmit come from.
     fn transmit_pool(&self) -> &Pool;
 
-    /// Frames it receives into, those held by whoever received them included; 0: unknown.
+    /// How many frames it receives into, with those that receivers hold. 0: unknown.
     fn receive_frame_count(&self) -> u32 {
         0
     }
@@ -125,8 +127,8 @@ pub trait Vnic {
     /// A descriptor that polls readable when frames can be received; `None` if the device must be polled.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Has the device let through what is for `address` too, neighbour discovery about it included; whether it does. For
-    /// an address found while running: those known at opening the device was opened with.
+    /// Has the device let through what is for `address` too, and neighbour discovery about it. Returns whether it does. Only addresses
+    /// found while running need it: the device was opened with those known before.
     fn claim_address(&mut self, address: IpAddr) -> bool {
         // A device without a filter lets everything through.
         let _ = address;
@@ -143,7 +145,7 @@ pub trait Vnic {
         None
     }
 
-    /// Whether the interface behind it has been deleted: nothing will come or go any more. A system call.
+    /// Whether the interface behind it has been deleted. If so, nothing will come or go any more. It costs a system call.
     fn is_gone(&self) -> bool {
         false
     }
@@ -152,7 +154,7 @@ pub trait Vnic {
     fn statistics(&self) -> VnicStatistics;
 }
 
-/// What a layer over another [`Vnic`], its field `$inner`, leaves to that: memory, addresses, doorbell, counters.
+/// The methods that a layer over another [`Vnic`], its field `$inner`, leaves to that one: memory, addresses, doorbell, counters.
 macro_rules! leave_to_inner {
     ($inner:ident) => {
         fn transmit_pool(&self) -> &$crate::Pool {

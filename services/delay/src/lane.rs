@@ -19,8 +19,8 @@ const ETHERNET_HEADER: usize = 14;
 /// Headroom of copies: room for the driver's metadata.
 const COPY_HEADROOM: usize = 64;
 
-/// A bottleneck that all queues of a direction share. Locked once per packet where a rate is asked for: one link has one
-/// queue, and who stands where in it can't be decided apart. Nothing else is shared.
+/// A bottleneck that all queues of a direction share. Locked once per packet if a rate is asked for: one link has one
+/// queue, and the places in it can't be given out separately. Nothing else is shared.
 pub(crate) type SharedBottleneck = Arc<Mutex<Bottleneck>>;
 
 /// See the module.

@@ -62,13 +62,13 @@ pub(super) struct Injector {
     attributes: Box<TestRun>,
     _template: Box<Template>,
     _context: Box<Context>,
-    /// Without it, it is who made the row who looks after the device, and takes the device out of the row when it takes no frames.
+    /// Without it, the process that made the row looks after the device. It takes the device out of the row when it takes no frames.
     watch: Option<Watch>,
     is_ready: bool,
     next_look: Instant,
     /// As they came.
     held: HandedInjector,
-    /// Of a program of one's own: there it is attached.
+    /// The namespace in which a program of our own is attached.
     _keeper: Option<Namespace>,
 }
 
@@ -160,11 +160,11 @@ impl Injector {
     pub(super) fn over(handed: HandedInjector, observer: Option<Observer>) -> Result<Injector, DeviceError> {
         let system = |error| DeviceError::system(LOADING, error);
         let batch = map_batch(handed.batch.as_fd()).map_err(system)?;
-        // SAFETY: `map_batch`'s mapping, as long as a batch; who made it has written these.
+        // SAFETY: `map_batch`'s mapping, as long as a batch; the process that made it has written these.
         let (row, key) =
             unsafe { ((&raw const (*batch.as_ptr()).row).read(), (&raw const (*batch.as_ptr()).key).read()) };
-        // Whoever had it before may have left frames in it.
-        // SAFETY: as above.
+        // The last process that had it may have left frames in it.
+        // SAFETY: `map_batch`'s mapping, as long as a batch, and no program runs with it now.
         unsafe { (&raw mut (*batch.as_ptr()).count).write(0) };
         let token = Token { row, reserved: 0, key };
         let template = Box::new(Template { token, frame: [0; FRAME_BYTES_MAX] });
@@ -200,7 +200,7 @@ impl Injector {
         }
     }
 
-    /// Its descriptors, for who goes on with the queue.
+    /// Its descriptors, for the process that goes on with the queue.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         let HandedInjector { program, batch } = &self.held;
         [program.as_fd(), batch.as_fd()]
@@ -240,14 +240,14 @@ impl Injector {
             count += 1;
         }
         let (mut start, mut fruitless) = (0, 0);
-        // SAFETY: as above. The program runs within `run` only.
+        // SAFETY: the mapping lives as long as `self`, and is ours alone between calls: the program runs within `run` only.
         unsafe { (&raw mut (*batch).count).write(count as u32) };
         // Each round sends a frame or is counted.
         while start < count {
-            // SAFETY: as above.
+            // SAFETY: as for `count`.
             unsafe { (&raw mut (*batch).next).write(start as u32) };
             let outcome = self.run((count - start) as u32);
-            // SAFETY: as above; volatile, for the program wrote it.
+            // SAFETY: as for `count`; the read is volatile since the program wrote it.
             let next = unsafe { (&raw const (*batch).next).read_volatile() } as usize;
             fruitless = if next > start { 0 } else { fruitless + 1 };
             start = next.clamp(start, count);

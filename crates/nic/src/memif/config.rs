@@ -15,21 +15,21 @@ pub struct MemifConfig {
     pub socket: PathBuf,
     /// Number of the interface behind the socket.
     pub id: u32,
-    /// What the slave must know, at most 24 bytes.
+    /// The secret that the slave must know, at most 24 bytes.
     pub secret: Option<String>,
-    /// Own Ethernet address: memif has none.
+    /// Our own Ethernet address. The protocol has none.
     pub mac: MacAddress,
     /// Largest layer-3 packet, bytes.
     pub mtu: u16,
-    /// Queues (rings in each direction): as slave so many, as master at most so many.
+    /// How many queues (rings in each direction) a slave makes, and how many a master accepts at most.
     pub queues: u16,
-    /// Descriptors of a ring, as a power of two; the slave's choice. Their buffers are used in turn: with large packets take few,
-    /// for 32 of 64 KiB stay in a cache that 1,024 never do.
+    /// How many descriptors a ring has, as a power of two. The slave chooses. Their buffers are used in turn, so take few for large
+    /// packets: 32 buffers of 64 KiB stay in a cache, 1,024 never do.
     pub log2_ring_size: u8,
-    /// Packets carry checksums, and are checked. Without, which both ends must be: what is sent is summed by nobody, as between
-    /// the two ends of Linux' loopback, and what comes is not checked. For a peer of this project's that sends it no further.
+    /// Whether packets carry checksums, and are checked. Both ends must agree. Without checksums nobody sums what is sent or checks what
+    /// comes, as on Linux' loopback: only for a peer of this project's that sends packets no further.
     pub checksums: bool,
-    /// Sleep on interrupts; without it the queue must be polled.
+    /// Whether to sleep on interrupts. Without them the queue must be polled.
     pub interrupts: bool,
     /// Frames of each queue.
     pub memory: MemoryPlan,

@@ -53,11 +53,11 @@ impl MemifListener {
         Ok(MemifListener { config, socket })
     }
 
-    /// Waits for a slave, at most `timeout`, and shakes hands with it. A listener may accept again and again; while a
-    /// connection lasts whoever else connects waits.
+    /// Waits for a slave, at most `timeout`, and shakes hands with it. A listener may accept again and again. A slave that connects is
+    /// kept waiting until then.
     ///
     /// # Errors
-    /// [`MemifError::Silent`] if nobody came; else what was wrong with who came: the caller may try the next.
+    /// [`MemifError::Silent`] if no slave came; else what was wrong with the one that came. The caller may accept the next.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<MemifDevice, MemifError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         if !handshake::await_peer(&self.socket, deadline)? {
@@ -104,7 +104,7 @@ pub(super) fn dial(path: &Path) -> Result<OwnedFd, MemifError> {
     Ok(socket)
 }
 
-/// Connects to a master as its slave, trying for `patience` while nobody listens.
+/// Connects to a master as its slave. While nobody listens, it tries again for `patience`.
 ///
 /// # Errors
 /// [`MemifError::Socket`] if there is no master; else what was wrong with it.

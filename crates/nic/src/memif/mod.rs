@@ -13,12 +13,13 @@
 //! each packet once, out of the peer's region or into it; its frames are private.
 //!
 //! **Who trusts whom.** Neither end can make the other touch memory that isn't shared, crash it, or stop it: every index,
-//! offset and length is copied before it is checked, regions that could shrink are refused, and who breaks the rules is
+//! offset and length is copied before it is checked, regions that could shrink are refused, and a peer that breaks the rules is
 //! cut off ([`Violation`]). But a master can, at any time, rewrite any packet in the slave's region, those being worked
-//! on included. A slave should therefore only connect to whom it would trust with its traffic; a master need not trust
-//! its slaves.
+//! on included. A slave should therefore only connect to a master that it would trust with its traffic. A master need not
+//! trust its slaves.
 //!
-//! No checksum offload but by agreement ([`MemifConfig::checksums`]), no scatter-gather out; packets in several pieces are received as several frames.
+//! There is no checksum offload unless both ends agree ([`MemifConfig::checksums`]), and no scatter-gather for sent packets. A packet
+//! received in several pieces is several frames.
 
 mod config;
 mod control;

@@ -73,7 +73,7 @@ impl MemifOpener {
         let capabilities = Capabilities {
             mac: config.mac,
             mtu: config.mtu,
-            // Who sums nothing needs not be told where: `transmit` passes over it.
+            // A sender that sums nothing need not be told where: `transmit` passes over it.
             transmit_checksum: !config.checksums,
             receive_checksum: if config.checksums { ReceiveChecksum::Verify } else { ReceiveChecksum::Trust },
             transmit_buffers_max: 1,

@@ -1,6 +1,7 @@
 //! Making a TAP device.
 
 use super::queue::Tap;
+use crate::base::random::unpredictable;
 use crate::error::DeviceError;
 use crate::link::{self, Bystander, Link, Namespace};
 use crate::plan::{FrameMemory, MemoryPlan};
@@ -153,11 +154,7 @@ fn request_device(name: &str, kind: libc::c_int, flags: libc::c_int) -> io::Resu
 /// # Errors
 /// What the system says.
 pub fn random_address() -> io::Result<MacAddress> {
-    let mut bytes = [0u8; 6];
-    // SAFETY: live memory of this length.
-    if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
+    let mut bytes: [u8; 6] = unpredictable()?;
     bytes[0] = bytes[0] & 0xfc | 2;
     Ok(MacAddress(bytes))
 }

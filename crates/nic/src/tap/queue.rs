@@ -98,7 +98,7 @@ impl Tap {
         }
     }
 
-    /// A queue over this one's descriptor and memory, for whoever goes on after this one's owner was killed in the middle of it. This one
+    /// A queue over this one's descriptor and memory, to go on with after this one's owner was killed in the middle of it. This one
     /// must neither be used nor dropped any more. Frames somebody held are nobody's from now on; what was queued is lost.
     ///
     /// # Errors
