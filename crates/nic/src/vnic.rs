@@ -157,7 +157,7 @@ pub trait Vnic {
 /// The methods that a layer over another [`Vnic`], its field `$inner`, leaves to that one: memory, addresses, doorbell, counters.
 macro_rules! leave_to_inner {
     ($inner:ident) => {
-        fn transmit_pool(&self) -> &$crate::Pool {
+        fn transmit_pool(&self) -> &$crate::memory::Pool {
             self.$inner.transmit_pool()
         }
 
@@ -165,7 +165,7 @@ macro_rules! leave_to_inner {
             self.$inner.receive_frame_count()
         }
 
-        fn prepared_pool(&self) -> &$crate::Pool {
+        fn prepared_pool(&self) -> &$crate::memory::Pool {
             self.$inner.prepared_pool()
         }
 
@@ -185,7 +185,7 @@ macro_rules! leave_to_inner {
             self.$inner.is_gone()
         }
 
-        fn statistics(&self) -> $crate::VnicStatistics {
+        fn statistics(&self) -> $crate::statistics::VnicStatistics {
             self.$inner.statistics()
         }
     };

@@ -159,7 +159,7 @@ mod meter {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn cycles() -> u64 {
-        use super::super::time::{Clock, MonotonicClock};
+        use crate::base::time::{Clock, MonotonicClock};
         thread_local!(static CLOCK: MonotonicClock = MonotonicClock::new());
         CLOCK.with(|clock| clock.now().as_nanos())
     }
