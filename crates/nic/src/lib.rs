@@ -54,6 +54,7 @@ pub use spread::QueueShare;
 pub use statistics::VnicStatistics;
 pub use tap::Tap;
 pub use vnic::{
-    Capabilities, ChecksumOffload, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
+    Capabilities, ChecksumOffload, LINK_HEADER_MAX, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer,
+    TransmitOptions, Vnic,
 };
 pub use wire::Wire;

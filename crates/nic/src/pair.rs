@@ -16,7 +16,9 @@ use crate::checksum;
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
 use crate::statistics::VnicStatistics;
-use crate::vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
+use crate::vnic::{
+    Capabilities, ChecksumOffload, LINK_HEADER_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
+};
 use qanat_wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::io;
@@ -26,9 +28,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Headroom of received frames, bytes: as AF_XDP gives.
 pub const RECEIVE_HEADROOM: usize = 256;
-
-/// Link-layer bytes beyond the MTU: Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: usize = 18;
 
 /// A pair's properties, the same for both ends.
 #[derive(Clone, Copy, Debug)]

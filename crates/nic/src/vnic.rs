@@ -78,6 +78,9 @@ impl TransmitBuffer {
     }
 }
 
+/// Bytes that a frame has beyond its layer-3 packet at most: an Ethernet header and one VLAN tag.
+pub const LINK_HEADER_MAX: usize = 18;
+
 /// Frames that a received packet has at most: 64 KiB, behind the headroom of the first, in frames of 2,048 bytes.
 pub const PACKET_FRAMES_MAX: usize = 33;
 

@@ -6,15 +6,13 @@ use crate::config::Impairments;
 use crate::dice::Dice;
 use crate::figures::LaneFigures;
 use crate::flow::Flow;
-use qanat_nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_nic::{Frame, LINK_HEADER_MAX, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_stack::Wheel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Frames released by one turn at most, so that receiving gets its turn too.
 const RELEASE_MAX: usize = 256;
-/// Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: usize = 18;
 const ETHERNET_HEADER: usize = 14;
 /// Headroom of copies: room for the driver's metadata.
 const COPY_HEADROOM: usize = 64;

@@ -6,8 +6,8 @@ use crate::plan::MemoryPlan;
 
 /// What the kernel keeps free before received data (`XDP_PACKET_HEADROOM`).
 pub(super) const RECEIVE_HEADROOM: u32 = 256;
-/// Ethernet header and one VLAN tag.
-pub(super) const LINK_HEADER_MAX: u32 = 18;
+/// The link header as the kernel's sizes are counted.
+pub(super) const LINK_HEADER_MAX: u32 = crate::vnic::LINK_HEADER_MAX as u32;
 
 /// Whether frames are copied between the device and frame memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::base::prefetch::prefetch_at;
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
 use crate::statistics::VnicStatistics;
-use crate::vnic::{Capabilities, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
+use crate::vnic::{Capabilities, LINK_HEADER_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -24,8 +24,6 @@ use std::sync::atomic::{Ordering, fence};
 const RECEIVE_HEADROOM: usize = 128;
 /// Headroom of frames copied by `transmit`.
 const COPY_HEADROOM: usize = 64;
-/// Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: usize = 18;
 /// Pieces a packet may have, as on other devices.
 const PIECES_MAX: usize = 18;
 /// Empty frames are posted so many at a time.
