@@ -61,31 +61,18 @@ pub const LAYOUT_HASH: u64 = {
 };
 
 /// What does not fit.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Mismatch {
-    /// The system's word.
+    /// What the system said.
+    #[error("shared memory: {0}")]
     System(io::Error),
-    /// Not of this version: what was found.
+    /// It is not of this version: the version that was found.
+    #[error("the net core speaks version {0}, this program {VERSION}: use one release of both")]
     Version(u32),
-    /// Of this version, laid out otherwise.
+    /// It is of this version, and laid out otherwise.
+    #[error("the net core was built otherwise than this program: use one build of both")]
     Layout,
 }
-
-impl std::fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Mismatch::System(error) => write!(f, "shared memory: {error}"),
-            Mismatch::Version(found) => {
-                write!(f, "the net core speaks version {found}, this program {VERSION}: use one release of both")
-            }
-            Mismatch::Layout => {
-                f.write_str("the net core was built otherwise than this program: use one build of both")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Mismatch {}
 
 impl From<io::Error> for Mismatch {
     fn from(error: io::Error) -> Mismatch {
@@ -111,7 +98,7 @@ impl Place for ControlMemory {
 
     #[inline]
     fn slots(&self) -> &[Slot] {
-        // SAFETY: as above.
+        // SAFETY: as in `header`.
         unsafe {
             let first = self.memory.base().add(self.at + RING_HEADER_ROOM).cast::<Slot>();
             std::slice::from_raw_parts(first.as_ptr(), self.capacity as usize)
@@ -172,7 +159,8 @@ impl Rings {
     /// [`Mismatch`].
     pub fn open(file: BorrowedFd<'_>) -> Result<Rings, Mismatch> {
         let first = SharedMemory::map(file, PAGE, Access::Read)?;
-        // SAFETY: as above, mapped for reading.
+        // SAFETY: the mapping has a page, which is longer than a header and aligned to it; any bytes are values of atomics, which are only
+        // read here.
         let header: &Header = unsafe { first.base().cast().as_ref() };
         let version = header.version.load(Ordering::Relaxed);
         if header.magic.load(Ordering::Relaxed) != MAGIC || version != VERSION {

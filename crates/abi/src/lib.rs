@@ -1,22 +1,18 @@
-//! Everything laid out in memory that two processes share: rings, messages, regions, versions (DESIGN §3).
+//! Everything laid out in memory that two processes share: rings, messages, regions, versions.
 //!
 //! ```text
 //!   control memory   | Header | event ring: net core ─▶ service | command ring: service ─▶ net core |   both write
 //!   receive memory   | frames the device fills |              the net core writes, the service maps read-only
 //!   transmit memory  | small blocks | large blocks |          the service writes, the net core maps read-only
 //! ```
-//! The net core makes all of it and believes none of it: what it reads in control memory is copied once, checked, and used
-//! then; its own positions it keeps to itself. Headers of packets are in memory that no service can map.
+//! The net core makes all of it and believes none of it. What it reads in control memory is copied once, then checked, then used. It
+//! keeps its own positions to itself. Headers of packets are in memory that no service can map.
 
 mod layout;
 mod memory;
 pub mod message;
 pub mod ring;
-
-/// What rings are made of; a model checker puts its own here.
-mod sync {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-}
+mod sync;
 
 pub use layout::{ControlMemory, LAYOUT_HASH, MAGIC, Mismatch, Rings, VERSION};
 pub use memory::{Access, SharedMemory};

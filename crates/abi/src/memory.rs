@@ -24,7 +24,7 @@ pub struct SharedMemory {
 
 // SAFETY: the mapping belongs to no thread; what is in it is reached by atomics, or as bytes of which nothing is assumed.
 unsafe impl Send for SharedMemory {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: threads that share it reach what is in it by atomics, or as bytes of which nothing is assumed.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
@@ -42,7 +42,7 @@ impl SharedMemory {
         // SAFETY: a new descriptor that nobody else owns.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         file.set_len(length as u64)?;
-        // Allocated now: a page that could not be had later would be a signal in whoever touches it.
+        // Allocated now: a page that could not be had later would be a signal for the thread that touches it.
         // SAFETY: takes no pointers.
         if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {
             return Err(io::Error::last_os_error());
@@ -98,7 +98,7 @@ impl Drop for SharedMemory {
 /// derive from reading them twice; as with memory a device writes.)
 impl AsRef<[u8]> for SharedMemory {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the mapping is readable in its whole length as long as `self` lives; see above for who else writes.
+        // SAFETY: the mapping is readable in its whole length as long as `self` lives; the comment above says what else writes to it.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 }

@@ -1,11 +1,11 @@
-//! Events and commands as messages of 32 bytes (DESIGN §2's table).
+//! Events and commands as messages of 32 bytes.
 //!
 //! ```text
 //!   byte 0     1       2…3     4…7       8…15              16…31
 //!   kind     flags    short    word     id or two words    address, or more words
 //! ```
-//! Little-endian; the flags' top bit is the ring's. Decoding checks everything that can be checked without knowing the objects: an unknown kind, a flag that
-//! means nothing, a length beyond its bounds are [`BadMessage`], and whoever sent it is cut off.
+//! Words are little-endian. The flags' top bit is the ring's. Decoding checks everything that can be checked without knowing the
+//! objects. An unknown kind, a flag that means nothing or a length beyond its bounds is a [`BadMessage`], and its sender is cut off.
 
 use crate::ring::Words;
 use qanat_api::{Setting, SettingWords};
@@ -171,7 +171,7 @@ pub enum Command {
         connection: Id,
         /// The bytes.
         range: Range,
-        /// A frame of the same stream given back before, as by [`Command::Consume`]: who answers has read the question.
+        /// A frame of the same stream given back before, as by [`Command::Consume`]: an answer means that the question was read.
         consumed: Option<u32>,
     },
     /// Send a datagram. The bytes are done with when the command is.
@@ -244,19 +244,12 @@ impl Id {
 }
 
 /// What is not a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a message of kind {kind} that says nothing")]
 pub struct BadMessage {
     /// Its first byte.
     pub kind: u8,
 }
-
-impl std::fmt::Display for BadMessage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a message of kind {} that says nothing", self.kind)
-    }
-}
-
-impl std::error::Error for BadMessage {}
 
 /// What goes through a ring.
 pub trait Message: Sized {

@@ -75,21 +75,14 @@ pub trait Place {
 }
 
 /// The other side told a position that cannot be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a ring position of {told} beside ours of {own}")]
 pub struct Violation {
     /// Our position.
     pub own: u32,
     /// What it told.
     pub told: u32,
 }
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a ring position of {} beside ours of {}", self.told, self.own)
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// The sending side. `CHECKED`: it does not believe the consumer; a test has one that does, to see that it must not.
 pub struct Producer<P: Place, const CHECKED: bool = true> {
@@ -201,7 +194,7 @@ impl<P: Place, const CHECKED: bool> Producer<P, CHECKED> {
         self.batches
     }
 
-    /// The consumer's position as of the last look, for who waits for messages to be taken. Looks again if `fresh`.
+    /// The consumer's position as of the last look, to wait for messages to be taken. Looks again if `fresh`.
     ///
     /// # Errors
     /// As [`has_room`](Producer::has_room).
@@ -229,7 +222,7 @@ impl<P: Place, const CHECKED: bool> Producer<P, CHECKED> {
         self.batches += 1;
     }
 
-    /// Whether the consumer sleeps and is to be woken for what was published: said once, to whoever asks first.
+    /// Whether the consumer sleeps and is to be woken for what was published. It is said once, to the first that asks.
     #[inline]
     pub fn must_wake(&mut self) -> bool {
         if !self.is_unlooked {

@@ -7,7 +7,18 @@ use bytes::Bytes;
 use qanat_nic::Frame;
 use std::rc::Rc;
 
-/// A block to fill.
+/// A block to fill. [`Commands::block`](crate::Commands::block) gives one.
+///
+/// ```
+/// use qanat_api::Block;
+///
+/// let mut block = Block::own(64);
+/// assert_eq!(block.append(b"length: "), 8);
+/// block.append_with(2, |bytes| bytes.copy_from_slice(b"42"));
+/// let filled = block.filled();
+/// // Clones are the same memory: it may be sent on many connections.
+/// assert_eq!(filled.clone().bytes(), b"length: 42");
+/// ```
 #[derive(Debug)]
 pub struct Block(Kind);
 
@@ -18,19 +29,19 @@ enum Kind {
 }
 
 impl Block {
-    /// Of the process's own memory.
+    /// A block of the process's own memory.
     #[inline]
     pub fn own(capacity: usize) -> Block {
         Block(Kind::Own(Vec::with_capacity(capacity)))
     }
 
-    /// Of memory that the device or a net core reads.
+    /// A block of memory that the device or a net core reads.
     #[inline]
     pub fn transmit(frame: Frame) -> Block {
         Block(Kind::Transmit(frame))
     }
 
-    /// Bytes in it.
+    /// How many bytes are in it.
     #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -45,7 +56,7 @@ impl Block {
         self.len() == 0
     }
 
-    /// Bytes it still has room for.
+    /// How many more bytes it has room for.
     #[inline]
     pub fn room(&self) -> usize {
         match &self.0 {
@@ -54,7 +65,7 @@ impl Block {
         }
     }
 
-    /// Appends as many of `bytes` as there is room for; how many.
+    /// Appends as many of `bytes` as there is room for. Returns how many.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let some = bytes.get(..self.room()).unwrap_or(bytes);
@@ -69,7 +80,7 @@ impl Block {
         some.len()
     }
 
-    /// Appends `count` bytes, or as many as there is room for, that `fill` is to write; it finds old bytes there.
+    /// Appends `count` bytes, or as many as there is room for. `fill` has to write all of them: it may find old bytes there.
     #[inline]
     pub fn append_with<T>(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> T) -> T {
         let count = count.min(self.room());
@@ -83,7 +94,7 @@ impl Block {
         }
     }
 
-    /// It is filled: to be sent, and written no more.
+    /// Ends the filling: the block can be sent, and not be written any more.
     #[inline]
     pub fn filled(self) -> FilledBlock {
         FilledBlock(match self.0 {
@@ -116,7 +127,7 @@ impl FilledBlock {
         }
     }
 
-    /// As bytes of this process: copied if it is transmit memory.
+    /// The bytes, in memory of this process. They are copied if the block is transmit memory.
     #[inline]
     pub fn into_bytes(self) -> Bytes {
         match self.0 {

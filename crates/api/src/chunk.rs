@@ -3,12 +3,32 @@
 use qanat_nic::Frame;
 use qanat_wire::checksum;
 
-/// Received bytes, lent where the device put them. Dropping it, or `consume`, returns the frame.
+/// Received bytes, lent where the device put them. The frame returns when the chunk is dropped, or given to
+/// [`consume`](crate::Commands::consume).
+///
+/// ```
+/// use qanat_api::Chunk;
+/// use qanat_nic::Region;
+///
+/// // The stack makes chunks of the frames it receives; a test makes them of any frame.
+/// let pool = Region::new(1, 2_048).unwrap().pool(1).unwrap();
+/// let mut frame = pool.allocate(0).unwrap();
+/// frame.append(5).unwrap().copy_from_slice(b"hello");
+/// let mut chunk = Chunk::new(frame);
+/// assert_eq!(chunk.bytes(), b"hello");
+///
+/// // A service of datagrams may write its answer over the question, and send the same frame back.
+/// chunk.resize(3).unwrap().copy_from_slice(b"yes");
+/// assert_eq!(chunk.bytes(), b"yes");
+///
+/// drop(chunk);
+/// assert_eq!(pool.in_use_count(), 0);
+/// ```
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Chunk {
     frame: Frame,
-    /// Of a datagram whose sum was taken when it came: the sum of all that UDP's checksum covers but addresses and ports,
-    /// unfolded ([`raw_sum_from`](qanat_wire::checksum::raw_sum_from)): who sends it on need not take it again. 0: none.
+    /// The sum of a datagram whose sum was taken when it came: of all that UDP's checksum covers but addresses and ports, unfolded
+    /// ([`raw_sum_from`](qanat_wire::checksum::raw_sum_from)). A datagram that is sent on need not be summed again. 0: none.
     sum: u64,
     /// The place of the remembered path it came on, which may be the way back (the stack's affair); else any.
     path: usize,
@@ -39,13 +59,13 @@ impl Chunk {
         self.frame.bytes()
     }
 
-    /// How many.
+    /// How many bytes there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.frame.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frame.is_empty()
@@ -100,8 +120,8 @@ impl Chunk {
     }
 
     /// [`append_summed`](Chunk::append_summed) and [`update_front`](Chunk::update_front) in one, if the frame can be written as
-    /// it is: what a short answer does to its question. `false`: it can't, it is too small, or there are fewer than eight bytes,
-    /// and nothing has changed.
+    /// it is: what a short answer does to its question. `false`: it can't be written, it is too small, or there are fewer than eight
+    /// bytes; nothing has changed.
     #[inline(always)]
     pub fn answer_in_place(&mut self, bytes: &[u8], sum: u16, update: impl FnOnce([u8; 8]) -> [u8; 8]) -> bool {
         let length = self.frame.len();
@@ -138,8 +158,8 @@ impl Chunk {
         &self.frame
     }
 
-    /// The frame, its data the received bytes. Of a net core's frames, lent to a service's process, there is no more than
-    /// reading: who writes to one faults.
+    /// The frame; its data is the received bytes. A net core lends its frames to a service's process for reading only: a write to one
+    /// of them is a fault.
     #[inline]
     pub fn into_frame(self) -> Frame {
         self.frame

@@ -13,10 +13,36 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The commands of the native API. Each placement of the stack implements them, and [`Double`](crate::double::Double) for tests.
-/// They never block, and what they start is told of by an [`Event`](crate::Event).
+/// The commands of the native API. Each placement of the stack implements them. For tests, [`Double`](crate::double::Double) does.
+///
+/// A command never blocks. What it starts is reported later by an [`Event`](crate::Event).
+///
+/// A service that takes `&mut impl Commands` (or `&mut dyn Commands`) runs in each placement, and in tests:
+///
+/// ```
+/// use bytes::Bytes;
+/// use qanat_api::{CommandError, Commands, ConnectOptions, ConnectionId, Setting};
+///
+/// /// Connects, has small requests sent at once, and sends the first.
+/// fn ask(commands: &mut impl Commands, request: Bytes) -> Result<ConnectionId, CommandError> {
+///     let server = "192.0.2.1:7".parse().expect("an address");
+///     let connection = commands.connect(server, ConnectOptions::default())?;
+///     commands.set(connection, Setting::NoDelay(true))?;
+///     // What is given before the connection is established leaves when it is.
+///     commands.send(connection, request)?;
+///     Ok(connection)
+/// }
+///
+/// # use qanat_api::double::Double;
+/// # use qanat_nic::{Region, Time};
+/// # let pool = Region::new(1, 2_048).unwrap().pool(1).unwrap();
+/// let mut double = Double::new(Time::ZERO, pool);
+/// let connection = ask(&mut double, Bytes::from_static(b"question"))?;
+/// assert_eq!(double.connections[&connection].settings, [Setting::NoDelay(true)]);
+/// # Ok::<(), CommandError>(())
+/// ```
 pub trait Commands {
-    /// Time of the current turn.
+    /// The time of the current turn. It does not change while an event is handled.
     fn now(&self) -> Time;
 
     /// Accepts connections on `local` (an unspecified address: all own addresses).
@@ -54,7 +80,7 @@ pub trait Commands {
     /// when none of that is free, the process's own, which is copied when sent).
     fn block(&mut self, length: usize) -> Block;
 
-    /// Sends a filled block after what was given before. Who keeps a clone may send it again, and on other connections.
+    /// Sends a filled block after what was given before. A service that keeps a clone may send it again, on other connections too.
     ///
     /// # Errors
     /// As [`send`](Commands::send).
@@ -73,7 +99,7 @@ pub trait Commands {
         length: u64,
     ) -> Result<(), CommandError>;
 
-    /// Gives received bytes back: the receive window opens by as much.
+    /// Gives received bytes back. The receive window opens by as much.
     fn consume(&mut self, connection: ConnectionId, chunk: Chunk);
 
     /// Sends FIN after everything given to `send`; receiving goes on.
@@ -131,12 +157,12 @@ pub trait Commands {
     /// [`CommandError::Full`].
     fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError>;
 
-    /// Forgets a timer; whether it was still pending.
+    /// Forgets a timer. Returns whether it was still pending.
     fn cancel_timer(&mut self, timer: TimerId) -> bool;
 
     /// Frames set aside for prepared content.
     fn prepared_pool(&self) -> &Pool;
 
-    /// What the device does and bears.
+    /// What the device can do, and its limits.
     fn capabilities(&self) -> Capabilities;
 }

@@ -1,5 +1,5 @@
-//! [`Double`]: commands answered from memory, for tests of services. It keeps what it was told, and hands out handles; the events are
-//! the test's to give.
+//! [`Double`]: commands answered from memory, for tests of services. It keeps what it was told, and hands out handles. The test makes
+//! the events.
 
 use crate::{
     Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
@@ -13,25 +13,25 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What was given to send on a connection, a piece at a time.
+/// One piece of what was given to send on a connection.
 pub enum Sent {
-    /// By [`Commands::send`] or [`Commands::send_block`].
+    /// Given by [`Commands::send`] or [`Commands::send_block`].
     Bytes(Bytes),
-    /// By [`Commands::send_prepared`].
+    /// Given by [`Commands::send_prepared`].
     Prepared {
-        /// Who has the bytes.
+        /// The owner of the bytes.
         source: Rc<dyn Source>,
-        /// As given.
+        /// The stamp as it was given.
         stamp: u64,
-        /// First byte.
+        /// The first byte's place in the source.
         offset: u64,
-        /// Bytes.
+        /// How many bytes.
         length: u64,
     },
 }
 
 impl Sent {
-    /// Bytes.
+    /// How many bytes it is.
     pub fn length(&self) -> u64 {
         match self {
             Sent::Bytes(bytes) => bytes.len() as u64,
@@ -40,14 +40,14 @@ impl Sent {
     }
 }
 
-/// What a connection was told.
+/// What a connection was told. The default is a new connection: nothing.
 #[derive(Default)]
 pub struct Told {
-    /// Given to send, and not taken away by the test yet.
+    /// What was given to send. The test may take pieces away, as a peer that acknowledges them would.
     pub sent: Vec<Sent>,
-    /// Bytes given back.
+    /// How many received bytes were given back.
     pub consumed: usize,
-    /// Changes of its behaviour, in order.
+    /// The settings made, in order.
     pub settings: Vec<Setting>,
     /// Its sending side is shut down.
     pub is_shut_down: bool,
@@ -60,20 +60,42 @@ pub struct Told {
 }
 
 /// A stack that does nothing but remember.
+///
+/// ```
+/// use bytes::Bytes;
+/// use qanat_api::double::{Double, Told};
+/// use qanat_api::{CommandError, Commands, ConnectionId};
+/// use qanat_nic::{Region, Time};
+///
+/// let pool = Region::new(1, 2_048).unwrap().pool(1).unwrap();
+/// let mut double = Double::new(Time::ZERO, pool);
+/// // A connection that was accepted: the test puts it there.
+/// let connection = ConnectionId::new(0, 1);
+/// double.connections.insert(connection, Told::default());
+/// double.pieces_max = 1;
+///
+/// assert_eq!(double.send(connection, Bytes::from_static(b"first")), Ok(()));
+/// assert_eq!(double.send(connection, Bytes::from_static(b"second")), Err(CommandError::Full));
+/// let told = &double.connections[&connection];
+/// assert_eq!(told.sent.iter().map(|sent| sent.length()).sum::<u64>(), 5);
+///
+/// // A handle that it did not give out, and that the test did not put there, is stale.
+/// assert_eq!(double.close(ConnectionId::new(9, 0)), Err(CommandError::Stale));
+/// ```
 pub struct Double {
     /// The time it tells.
     pub now: Time,
     /// The pool of prepared frames it has.
     pub prepared: Pool,
-    /// Connections there are: made by [`connect`](Commands::connect), or put here as accepted ones.
+    /// The connections: those made by [`connect`](Commands::connect), and accepted ones that the test puts here.
     pub connections: HashMap<ConnectionId, Told>,
-    /// Where it listens.
+    /// The listeners, and where they listen.
     pub listeners: HashMap<ListenerId, SocketAddr>,
-    /// UDP sockets there are.
+    /// The UDP sockets, and their addresses.
     pub sockets: HashMap<UdpSocketId, SocketAddr>,
-    /// Datagrams sent: from which socket, whereto, what.
+    /// The datagrams sent: the socket, the peer, the payload.
     pub datagrams: Vec<(UdpSocketId, SocketAddr, Vec<u8>)>,
-    /// Timers set: when, their handles, their tokens.
+    /// The timers set: when they are due, their handles, their tokens.
     pub timers: Vec<(Time, TimerId, u64)>,
     /// Pieces a connection takes before it is full.
     pub pieces_max: usize,
@@ -82,7 +104,7 @@ pub struct Double {
 }
 
 impl Double {
-    /// One with this pool of prepared frames, at `now`.
+    /// A double with this pool of prepared frames, at `now`.
     pub fn new(now: Time, prepared: Pool) -> Double {
         Double {
             now,

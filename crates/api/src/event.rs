@@ -1,4 +1,4 @@
-//! What the stack tells a service (DESIGN §2).
+//! [`Event`]: what the stack tells a service.
 
 use crate::chunk::Chunk;
 use crate::handle::{ConnectionId, ListenerId, TimerId, UdpSocketId};
@@ -65,78 +65,99 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// What happened. Events of one connection come in order; `Closed` is its last.
+/// What happened. Events of one connection come in order, and `Closed` is its last.
+///
+/// A service's handler is one `match`. It need not name the events it has no use for:
+///
+/// ```
+/// use qanat_api::{CloseReason, Event};
+///
+/// /// A line for the log, if the event is worth one.
+/// fn line(event: &Event) -> Option<String> {
+///     match event {
+///         Event::Accepted { connection, peer, .. } => Some(format!("{connection:?} from {peer}")),
+///         Event::Closed { why: CloseReason::Finished, .. } => None,
+///         Event::Closed { connection, why } => Some(format!("{connection:?}: {why}")),
+///         _ => None,
+///     }
+/// }
+///
+/// # use qanat_api::ConnectionId;
+/// let connection = ConnectionId::new(3, 0);
+/// let closed = Event::Closed { connection, why: CloseReason::TimedOut };
+/// assert_eq!(line(&closed).as_deref(), Some("ConnectionId(3, 0): timed out"));
+/// ```
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Event {
-    /// A peer completed a handshake. `refuse` it, or use it.
+    /// A peer completed a handshake. The service may use the connection, or `refuse` it.
     Accepted {
         /// The new connection.
         connection: ConnectionId,
-        /// Whose it is.
+        /// The listener that it came to.
         listener: ListenerId,
-        /// From where.
+        /// The peer's address.
         peer: SocketAddr,
     },
     /// A `connect` succeeded.
     Connected {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// The next bytes of the stream. The receive window stays closed by as much until they are `consume`d.
+    /// The next bytes of the stream. Until they are given to `consume`, the receive window is smaller by as much.
     Data {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
         /// The bytes.
         chunk: Chunk,
     },
     /// The peer acknowledged bytes; memory lent for them has been given back.
     Acked {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// How many more.
+        /// How many bytes more than before.
         bytes: u32,
     },
     /// The peer has said that a byte is urgent (RFC 6093); only if the stack is
     /// configured to tell of it. The byte is in the stream like any other.
     Urgent {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
         /// How many bytes come before it, behind all told of so far.
         ahead: u32,
     },
     /// The peer sends no more (FIN); this side still may.
     PeerClosed {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
     /// The connection is gone, and its handle with it. Everything lent has been given back.
     Closed {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
-        /// Why.
+        /// The reason.
         why: CloseReason,
     },
     /// Somebody else has one of our addresses (RFC 5227, RFC 4862 section 5.4): it is not used any more.
     AddressConflict {
-        /// Which.
+        /// The address.
         address: IpAddr,
-        /// Who said so.
+        /// The Ethernet address that said so.
         holder: MacAddress,
     },
     /// A UDP datagram (one event; `chunk` is its payload).
     Datagram {
-        /// To which socket.
+        /// The socket it came to.
         socket: UdpSocketId,
-        /// From where.
+        /// The peer's address.
         peer: SocketAddr,
         /// The payload.
         chunk: Chunk,
     },
     /// A timer set by the service expired; its handle is gone.
     Timer {
-        /// Which.
+        /// The timer.
         id: TimerId,
-        /// What the service gave with it.
+        /// The token that the service gave with it.
         token: u64,
     },
 }

@@ -42,6 +42,15 @@ macro_rules! handle {
 
 handle! {
     /// A TCP connection.
+    ///
+    /// ```
+    /// use qanat_api::ConnectionId;
+    ///
+    /// // A service may keep its own state in a vector, by the slot. The generation tells a new connection from an earlier one there.
+    /// let (first, second) = (ConnectionId::new(4, 0), ConnectionId::new(4, 1));
+    /// assert_eq!(first.index(), second.index());
+    /// assert_ne!(first, second);
+    /// ```
     ConnectionId
 }
 handle! {

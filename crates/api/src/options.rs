@@ -10,6 +10,18 @@ pub struct ListenOptions {
 }
 
 /// How to connect.
+///
+/// ```
+/// use qanat_api::{ConnectOptions, FastOpenRequest};
+///
+/// // From a fixed port, with the first bytes in the SYN when the server has given a cookie before.
+/// let options = ConnectOptions {
+///     local: Some("0.0.0.0:5000".parse().unwrap()),
+///     fast_open: FastOpenRequest::WithCookie,
+///     ..ConnectOptions::default()
+/// };
+/// assert_eq!(options.receive_window, None);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectOptions {
     /// Local address and port; `None`: own address of the peer's family and an ephemeral port (RFC 6056).
@@ -26,11 +38,11 @@ pub struct ConnectOptions {
 /// leaves goes with it, as far as there is room; the rest follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FastOpenRequest {
-    /// No.
+    /// The SYN takes no data along.
     #[default]
     No,
-    /// With the cookie that the server has given before; without one it is asked for.
+    /// The SYN takes data along if the server has given a cookie before. If not, a cookie is asked for.
     WithCookie,
-    /// The server takes data without a cookie.
+    /// The SYN takes data along without a cookie: the server is known to accept that.
     WithoutCookie,
 }

@@ -1,4 +1,4 @@
-//! [`Setting`]: what a service may say of how one connection behaves.
+//! [`Setting`]: how one connection is to behave.
 
 use std::time::Duration;
 
@@ -13,8 +13,20 @@ pub struct Keepalive {
     pub probes_max: u8,
 }
 
-/// One setting of one connection, for [`Commands::set`](crate::Commands::set). A new one is a variant here, its line in
-/// [`to_words`](Setting::to_words) and [`from_words`](Setting::from_words), what the stack does about it, and its test.
+/// One setting of one connection, for [`Commands::set`](crate::Commands::set).
+///
+/// To add a setting, add a variant here, its line in [`to_words`](Setting::to_words) and in [`from_words`](Setting::from_words), what
+/// the stack does about it, and a test.
+///
+/// ```
+/// use qanat_api::{Keepalive, Setting};
+/// use std::time::Duration;
+///
+/// let keepalive = Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(5), probes_max: 3 };
+/// let setting = Setting::Keepalive(Some(keepalive));
+/// // As it goes to a net core in another process, and comes back.
+/// assert_eq!(Setting::from_words(setting.to_words()), Some(setting));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Nagle's algorithm is off (`true`) or on (RFC 9293 section 3.7.4).
@@ -40,9 +52,9 @@ pub enum Setting {
 /// A setting in numbers, as it goes to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingWords {
-    /// Which.
+    /// Which setting.
     pub kind: u16,
-    /// On, or whether there is a value.
+    /// Whether it is on, or whether there is a value.
     pub flag: bool,
     /// The value: times in nanoseconds, of keepalive in milliseconds.
     pub values: [u64; 2],
@@ -58,7 +70,7 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 impl Setting {
-    /// In numbers.
+    /// The setting in numbers.
     pub fn to_words(self) -> SettingWords {
         let words = |kind, flag, values| SettingWords { kind, flag, values };
         let optional = |kind, value: Option<u64>| words(kind, value.is_some(), [value.unwrap_or(0), 0]);
@@ -77,7 +89,7 @@ impl Setting {
         }
     }
 
-    /// What these numbers say; `None`: nothing. Only what [`to_words`](Setting::to_words) gives is taken.
+    /// The setting that these numbers mean. `None`: [`to_words`](Setting::to_words) never gives these numbers.
     pub fn from_words(words: SettingWords) -> Option<Setting> {
         let SettingWords { kind, flag, values: [first, second] } = words;
         let value = flag.then_some(first);

@@ -9,7 +9,8 @@
 //! ```
 
 use crate::protocol::{QueueStatus, QueueWish};
-use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, Parted, RingSizes};
+use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
+use qanat_nic::migration::ImportedQueue;
 use qanat_nic::{AfXdp, DeviceError, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
 use serde::{Deserialize, Serialize};
@@ -142,7 +143,7 @@ impl CardOrder {
         queue.open(memory, card)
     }
 
-    /// Goes on with the queue another net core has parted with, over the same descriptors and memory.
+    /// Goes on with the queue another net core has exported, over the same descriptors and memory.
     ///
     /// # Errors
     /// As [`open`](CardOrder::open).
@@ -151,12 +152,12 @@ impl CardOrder {
         plan: MemoryPlan,
         memory: FrameMemory,
         beside: Vec<OwnedFd>,
-        parted: Parted,
+        imported: ImportedQueue,
     ) -> Result<AfXdp, DeviceError> {
         let fits = memory.region.length() == plan.length();
         let (queue, card) = self.queue(beside)?;
         match fits && sizes(&queue.rings).iter().all(|size| size.is_power_of_two() && *size <= RING_ENTRIES_MAX) {
-            true => queue.resume(memory, card, parted),
+            true => queue.resume(memory, card, imported),
             false => Err(DeviceError::Invalid { reason: format!("rings of {:?}", queue.rings) }),
         }
     }

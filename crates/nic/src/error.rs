@@ -1,33 +1,39 @@
 //! [`DeviceError`]: why a device can't be created or opened, and what to do about it.
 
 use crate::link::Holder;
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// How to let a process have more descriptors.
+/// How a process is allowed more descriptors.
 pub const DESCRIPTORS_REMEDY: &str = "`ulimit -n 1024` as root (LimitNOFILE=1024 in a unit)";
 
 /// Why a device can't be had. The text names the place and the remedy.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The process may not do `what`.
+    #[error(
+        "{what}: not permitted. It needs root or CAP_NET_ADMIN+CAP_BPF+CAP_NET_RAW (CAP_SYS_ADMIN to create a veth device): {}",
+        crate::privilege::remedy()
+    )]
     Privileges {
         /// What was tried.
         what: &'static str,
     },
     /// There is no such interface in the namespace.
+    #[error("no interface {name}: `ip link` lists what there is")]
     NoSuchInterface {
         /// Its name.
         name: String,
     },
     /// The interface is down, and so is what should pass through it.
+    #[error("{name} is down: `ip link set {name} up`")]
     InterfaceDown {
         /// Its name.
         name: String,
     },
     /// Another XDP program is attached.
+    #[error("{}", occupied(name, *program, holder.as_ref()))]
     Occupied {
         /// The interface.
         name: String,
@@ -37,6 +43,7 @@ pub enum DeviceError {
         holder: Option<Holder>,
     },
     /// The kernel has a server at a port that was asked for, of an address that is shared with it.
+    #[error("{}", port_taken(address, *protocol, *port))]
     PortTaken {
         /// The address.
         address: IpAddr,
@@ -46,6 +53,10 @@ pub enum DeviceError {
         port: u16,
     },
     /// Another AF_XDP socket is bound to the queue.
+    #[error(
+        "queue {queue} of {name} has another AF_XDP socket: stop the program that owns it (`ss --xdp -p`), or choose another \
+         interface"
+    )]
     QueueBusy {
         /// The interface.
         name: String,
@@ -53,6 +64,10 @@ pub enum DeviceError {
         queue: u32,
     },
     /// The interface uses fewer queues.
+    #[error(
+        "{name} uses {available} queues, not {wanted}: ask for fewer, or turn more on by `ethtool -L {name} combined {wanted}` (a veth \
+         device: `rx {wanted} tx {wanted}`)"
+    )]
     TooFewQueues {
         /// The interface.
         name: String,
@@ -62,6 +77,7 @@ pub enum DeviceError {
         available: u32,
     },
     /// The interface's driver has no native XDP.
+    #[error("{}", no_native_xdp(name, driver))]
     NoNativeXdp {
         /// The interface.
         name: String,
@@ -69,6 +85,9 @@ pub enum DeviceError {
         driver: String,
     },
     /// Packets of this MTU don't fit the driver's XDP buffers.
+    #[error(
+        "MTU {mtu} of {name} is too large for its driver's XDP: `ip link set {name} mtu 3498` or less (on veth: of both ends)"
+    )]
     MtuTooLarge {
         /// The interface.
         name: String,
@@ -76,38 +95,52 @@ pub enum DeviceError {
         mtu: u32,
     },
     /// The kernel lacks something.
+    #[error("this kernel lacks {missing}: Linux 6.6 or newer is needed, built with CONFIG_XDP_SOCKETS")]
     KernelTooOld {
         /// What is missing.
         missing: &'static str,
     },
     /// Frame memory exceeds the locked-memory limit.
+    #[error(
+        "{bytes} bytes of frame memory exceed the locked-memory limit: `ulimit -l unlimited`, CAP_IPC_LOCK, or fewer frames"
+    )]
     LockedMemory {
         /// Bytes to lock.
         bytes: usize,
     },
     /// The process has as many descriptors as it may.
+    #[error("{what}: this process has as many descriptors as it may: raise the limit, {DESCRIPTORS_REMEDY}")]
     Descriptors {
         /// What was tried.
         what: String,
     },
     /// The interface name is taken.
+    #[error(
+        "interface {name} exists already: stop the program that made it, choose another name, or `ip link del {name}` if nothing uses \
+         it"
+    )]
     NameTaken {
         /// The name.
         name: String,
     },
     /// The address to assign is on another interface already.
+    #[error(
+        "{interface} has address {address} already: stop the program that made it, or choose another network (--address)"
+    )]
     AddressTaken {
         /// The address.
         address: IpAddr,
-        /// Who has it.
+        /// The interface that has it.
         interface: String,
     },
     /// A setting makes no sense.
+    #[error("{reason}")]
     Invalid {
         /// What and why.
         reason: String,
     },
     /// Anything else the system said.
+    #[error("{what}: {source}")]
     System {
         /// What was tried.
         what: String,
@@ -127,102 +160,42 @@ impl DeviceError {
     }
 }
 
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::Privileges { what } => write!(
-                f,
-                "{what}: not permitted. It needs root or CAP_NET_ADMIN+CAP_BPF+CAP_NET_RAW (CAP_SYS_ADMIN to create a \
-                 veth device): {}",
-                crate::privilege::remedy()
-            ),
-            DeviceError::NoSuchInterface { name } => {
-                write!(f, "no interface {name}: `ip link` lists what there is")
-            }
-            DeviceError::InterfaceDown { name } => write!(f, "{name} is down: `ip link set {name} up`"),
-            DeviceError::PortTaken { address, protocol, port } => {
-                let (name, letter) = if *protocol == 17 { ("UDP", 'u') } else { ("TCP", 't') };
-                write!(
-                    f,
-                    "another program serves {name} port {port} of {address} by the kernel: stop it \
-                     (`ss -{letter}lnp 'sport = :{port}'` names it), or choose another port (--port)"
-                )
-            }
-            DeviceError::Occupied { name, holder: Some(holder), .. } if holder.is_qanat() => write!(
-                f,
-                "{name} is used by {holder}: stop it, or let both have cards of one daemon (`qanat up --uplink {name}`, then start \
-                 them without --interface)"
-            ),
-            DeviceError::Occupied { name, program, holder } => {
-                write!(f, "{name} has another XDP program")?;
-                if let Some(holder) = holder {
-                    return write!(f, ", of {holder}: stop that process, or choose another interface");
-                }
-                if let Some(program) = program {
-                    write!(f, " (id {program}; `bpftool prog show id {program}` says whose)")?;
-                }
-                write!(
-                    f,
-                    ": stop that program, or remove it with `ip link set {name} xdp off` (in the namespace of {name}; `bpftool link \
-                     detach` if a link holds it)"
-                )
-            }
-            DeviceError::QueueBusy { name, queue } => write!(
-                f,
-                "queue {queue} of {name} has another AF_XDP socket: stop the program that owns it (`ss --xdp -p`), or \
-                 choose another interface"
-            ),
-            DeviceError::TooFewQueues { name, wanted, available } => write!(
-                f,
-                "{name} uses {available} queues, not {wanted}: ask for fewer, or turn more on by `ethtool -L {name} combined \
-                 {wanted}` (a veth device: `rx {wanted} tx {wanted}`)"
-            ),
-            DeviceError::NoNativeXdp { name, driver } if driver.is_empty() => {
-                write!(f, "{name} has no driver with native XDP: use a veth device, or a card")
-            }
-            DeviceError::NoNativeXdp { name, driver } => {
-                write!(f, "driver {driver} of {name} has no native XDP: use a veth device, or another card")
-            }
-            DeviceError::MtuTooLarge { name, mtu } => write!(
-                f,
-                "MTU {mtu} of {name} is too large for its driver's XDP: `ip link set {name} mtu 3498` or less (on veth: \
-                 of both ends)"
-            ),
-            DeviceError::KernelTooOld { missing } => {
-                write!(f, "this kernel lacks {missing}: Linux 6.6 or newer is needed, built with CONFIG_XDP_SOCKETS")
-            }
-            DeviceError::LockedMemory { bytes } => write!(
-                f,
-                "{bytes} bytes of frame memory exceed the locked-memory limit: `ulimit -l unlimited`, CAP_IPC_LOCK, or \
-                 fewer frames"
-            ),
-            DeviceError::Descriptors { what } => {
-                write!(
-                    f,
-                    "{what}: this process has as many descriptors as it may: raise the limit, {DESCRIPTORS_REMEDY}"
-                )
-            }
-            DeviceError::NameTaken { name } => write!(
-                f,
-                "interface {name} exists already: stop the program that made it, choose another name, or `ip link del \
-                 {name}` if nothing uses it"
-            ),
-            DeviceError::AddressTaken { address, interface } => write!(
-                f,
-                "{interface} has address {address} already: stop the program that made it, or choose another network (--address)"
-            ),
-            DeviceError::Invalid { reason } => f.write_str(reason),
-            DeviceError::System { what, source } => write!(f, "{what}: {source}"),
+/// The text of [`DeviceError::PortTaken`].
+fn port_taken(address: &IpAddr, protocol: u8, port: u16) -> String {
+    let (name, letter) = if protocol == 17 { ("UDP", 'u') } else { ("TCP", 't') };
+    format!(
+        "another program serves {name} port {port} of {address} by the kernel: stop it (`ss -{letter}lnp 'sport = :{port}'` names \
+         it), or choose another port (--port)"
+    )
+}
+
+/// The text of [`DeviceError::Occupied`].
+fn occupied(name: &str, program: Option<u32>, holder: Option<&Holder>) -> String {
+    match (holder, program) {
+        (Some(holder), _) if holder.is_qanat() => format!(
+            "{name} is used by {holder}: stop it, or let both have cards of one daemon (`qanat up --uplink {name}`, then start \
+             them without --interface)"
+        ),
+        (Some(holder), _) => {
+            format!("{name} has another XDP program, of {holder}: stop that process, or choose another interface")
+        }
+        (None, program) => {
+            let whose = program.map_or_else(String::new, |program| {
+                format!(" (id {program}; `bpftool prog show id {program}` says whose)")
+            });
+            format!(
+                "{name} has another XDP program{whose}: stop that program, or remove it with `ip link set {name} xdp off` (in the \
+                 namespace of {name}; `bpftool link detach` if a link holds it)"
+            )
         }
     }
 }
 
-impl std::error::Error for DeviceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            DeviceError::System { source, .. } => Some(source),
-            _ => None,
-        }
+/// The text of [`DeviceError::NoNativeXdp`].
+fn no_native_xdp(name: &str, driver: &str) -> String {
+    match driver {
+        "" => format!("{name} has no driver with native XDP: use a veth device, or a card"),
+        driver => format!("driver {driver} of {name} has no native XDP: use a veth device, or another card"),
     }
 }
 

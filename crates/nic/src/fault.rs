@@ -3,9 +3,9 @@
 //! Each direction has its own rates and its own dice, so that the same seed and the same packets give the same faults. It
 //! acts on whole packets. Transmit checksum offload is hidden, or the device would make corrupted packets right again.
 
+use crate::base::random::Random;
+use crate::base::time::{Clock, Time};
 use crate::memory::{Frame, Pool};
-use crate::random::Random;
-use crate::time::{Clock, Time};
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::collections::VecDeque;
 use std::time::Duration;

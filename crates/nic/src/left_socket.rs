@@ -1,4 +1,4 @@
-//! Sockets that a program which was killed has left in the file system: a name may be taken over if nobody listens there any more.
+//! Sockets that a killed program has left in the file system. Their names may be taken over if nobody listens there any more.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// Whether there is a Unix socket at `path` that no program has any more, of whatever type. A file of another kind is none, and
-/// neither is a link: who named it may have mistyped.
+/// neither is a link: the name may have been mistyped.
 pub fn is_left_behind(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     // Of a living socket of another type the kernel says so (EPROTOTYPE).

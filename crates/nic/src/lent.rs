@@ -25,7 +25,7 @@ pub struct LendableFiles {
 }
 
 impl LendableFiles {
-    /// No more writers: to be called when the region is mapped, and registered, by all who are to write it, and before the
+    /// No more writers: to be called when all that are to write the region have mapped and registered it, and before the
     /// file is given away.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Region {
         Ok((region, files))
     }
 
-    /// Maps both files, of so many frames, side by side. Whoever calls has checked, or made, their lengths. `is_sealed`: frames
+    /// Maps both files, of so many frames, side by side. The caller has checked, or made, their lengths. `is_sealed`: frames
     /// to receive into are mapped read-only, as nobody can do otherwise any more.
     pub(crate) fn of_lendable(
         receive_file: BorrowedFd<'_>,

@@ -1,13 +1,13 @@
 //! Virtual NICs: frame memory, the trait [`Vnic`], its drivers and its middleware.
 //!
-//! A [`Frame`] is a buffer in device-visible memory; whoever holds it owns it, and dropping it returns it to the
-//! [`Pool`] it came from. Drivers and middleware implement [`Vnic`]; test devices are drivers like the others.
-//! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
+//! A [`Frame`] is a buffer in device-visible memory. The holder of a frame owns it, and dropping it returns it to the [`Pool`] it
+//! came from. Drivers and middleware implement [`Vnic`]. Test devices are drivers like the others.
+//!
+//! An open device is not `Send`: a queue belongs to one thread.
 
 pub mod af_xdp;
-pub mod breakdown;
+mod base;
 mod checksum;
-mod errno;
 mod error;
 pub mod fault;
 pub mod foreign;
@@ -16,41 +16,45 @@ mod lent;
 pub mod link;
 pub mod memif;
 mod memory;
+mod metered;
+pub mod migration;
 pub mod pair;
 pub mod pcap;
-pub mod place;
 mod plan;
-mod prefetch;
 pub mod privilege;
 mod queue;
-mod random;
 pub mod sim;
 pub mod snapshot;
 mod spread;
+mod statistics;
 pub mod tap;
-mod time;
 pub mod uring;
 pub mod veth;
 mod vnic;
+mod wire;
 
 pub use af_xdp::{AfXdp, open_pair};
+pub use base::prefetch::prefetch;
+pub use base::random::Random;
+pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
+pub use base::{breakdown, place};
 pub use error::{DESCRIPTORS_REMEDY, DeviceError};
 pub use fault::{Fault, FaultCounters, FaultRates};
 pub use left_socket::is_left_behind;
 pub use lent::{LendableFiles, LentFrames, lendable_frames, lent_frames};
 pub use memif::{Memif, MemifConfig, MemifError, MemifListener};
 pub use memory::{Frame, Pool, Region};
+pub use metered::{Metered, metered};
 pub use pair::{Pair, PairConfig, PairPort, pair};
 pub use pcap::Pcap;
 pub use plan::{FrameMemory, MemoryPlan};
-pub use prefetch::prefetch;
 pub use queue::Queue;
-pub use random::Random;
 pub use sim::{LinkConfig, LinkCounters, SimulatedLink};
 pub use spread::QueueShare;
+pub use statistics::VnicStatistics;
 pub use tap::Tap;
-pub use time::{Clock, ManualClock, MonotonicClock, Time};
 pub use vnic::{
-    Capabilities, ChecksumOffload, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
-    VnicStatistics,
+    Capabilities, ChecksumOffload, LINK_HEADER_MAX, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer,
+    TransmitOptions, Vnic,
 };
+pub use wire::Wire;

@@ -9,8 +9,8 @@
 //! A `Frame` is owned: holding it is the only right to read or write its bytes. Dropping it gives it back to its
 //! pool, so nothing can leak while a program forgets nothing; [`Pool::free_count`] shows it. Not `Send`.
 
-use crate::place;
-use crate::prefetch::prefetch_at;
+use crate::base::place;
+use crate::base::prefetch::prefetch_at;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::fs::File;
@@ -24,7 +24,7 @@ pub struct Region {
     base: NonNull<u8>,
     frame_size: u32,
     frame_count: u32,
-    /// So many frames, the first, are mapped read-only here: whoever made them writes them, or a device does.
+    /// The first so many frames are mapped read-only here. The process that made them writes them, or a device does.
     read_only: u32,
     assigned: std::cell::Cell<u32>,
     /// Where frames that can't be written are copied to when somebody wants to.
@@ -74,7 +74,7 @@ impl Region {
         let length = check(frame_count, frame_size)?;
         let file = memory_file()?;
         let fd = file.as_raw_fd();
-        // Allocated here and now: whoever makes the memory is charged for it, not who registers it.
+        // Allocated now: the process that makes the memory is charged for it, not the one that registers it.
         // SAFETY: takes no pointers.
         if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {
             return Err(io::Error::last_os_error());
@@ -187,7 +187,7 @@ impl Region {
     #[inline(always)]
     unsafe fn buffer(&self, index: u32) -> NonNull<u8> {
         debug_assert!(index < self.frame_count);
-        // SAFETY: within the mapping, as the caller says.
+        // SAFETY: `index` is less than `frame_count` by the function's contract, and the mapping has so many frames of `frame_size`.
         unsafe { self.base.add(index as usize * self.frame_size as usize) }
     }
 }
@@ -250,7 +250,7 @@ impl Pool {
         Pool { inner: Rc::new(PoolInner { base, frame_size, write_limit, first, count, free, region }) }
     }
 
-    /// A pool of these frames of a region, whoever has had them; `free`: they are here, else they are redeemed one by one.
+    /// A pool of these frames of a region, no matter who has had them. `free`: they are here. If not, they are redeemed one by one.
     pub(crate) fn of(region: &Rc<Region>, frames: std::ops::Range<u32>, free: bool) -> Pool {
         let end = frames.end.min(region.frame_count);
         let count = end.saturating_sub(frames.start);
@@ -314,7 +314,7 @@ impl Pool {
         let free = unsafe { &mut *self.inner.free.get() };
         let home = std::mem::take(free);
         free.reserve(self.inner.count as usize);
-        // SAFETY: they are numbers of frames of this pool's.
+        // SAFETY: they are numbers of frames of this pool's, as `take_all_free` gave them; so they are less than the region's frames.
         free.extend(indices.map(|index| unsafe { self.inner.region.buffer(index) }));
         free.extend(home);
     }

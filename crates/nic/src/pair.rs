@@ -11,24 +11,23 @@
 //! has no free frame, packets wait in the ring, and the sender finds it full: nothing is ever lost here (for loss put
 //! [`fault`](crate::fault) on top).
 
+use crate::base::event_fd::event_fd;
 use crate::checksum;
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
+use crate::statistics::VnicStatistics;
 use crate::vnic::{
-    Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
+    Capabilities, ChecksumOffload, LINK_HEADER_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
 };
 use qanat_wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Headroom of received frames, bytes: as AF_XDP gives.
 pub const RECEIVE_HEADROOM: usize = 256;
-
-/// Link-layer bytes beyond the MTU: Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: usize = 18;
 
 /// A pair's properties, the same for both ends.
 #[derive(Clone, Copy, Debug)]
@@ -214,16 +213,6 @@ fn zeroed_bytes(length: usize) -> Box<[UnsafeCell<u8>]> {
     let bytes = vec![0u8; length].into_boxed_slice();
     // SAFETY: UnsafeCell<u8> has the layout of u8, and ownership moves from one box to the other.
     unsafe { Box::from_raw(Box::into_raw(bytes) as *mut [UnsafeCell<u8>]) }
-}
-
-fn event_fd() -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// An open end of a [`pair`].

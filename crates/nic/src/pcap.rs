@@ -3,8 +3,8 @@
 //! A sender's own capture tools don't see AF_XDP frames: this does. Each packet is written when the stack gets it or
 //! hands it over, frames of one packet joined.
 
+use crate::base::time::Clock;
 use crate::memory::Frame;
-use crate::time::Clock;
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::io::{self, BufWriter, Write};
 use std::time::{SystemTime, UNIX_EPOCH};

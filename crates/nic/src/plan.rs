@@ -40,7 +40,7 @@ pub struct FrameMemory {
 }
 
 impl FrameMemory {
-    /// The same frames in new pools, all of them free but prepared ones: for whoever goes on after the owner of these was killed. The old
+    /// The same frames in new pools, all of them free but prepared ones: to go on with after the owner of these was killed. The old
     /// pools must not be used any more.
     pub(crate) fn anew(&self) -> FrameMemory {
         let region = &self.region;
@@ -125,7 +125,7 @@ impl MemoryPlan {
     }
 
     /// As [`open_lendable`](MemoryPlan::open_lendable), when the received frames are lent already and their file is sealed: they
-    /// are only read here, and copied into one to send from by whoever has to write.
+    /// are only read here, and copied into one to send from when they have to be written.
     ///
     /// # Errors
     /// `InvalidData` if the files are none of sealed size; what `mmap` says.

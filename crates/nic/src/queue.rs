@@ -3,8 +3,10 @@
 use crate::af_xdp::AfXdp;
 use crate::error::DeviceError;
 use crate::memory::{Frame, Pool};
+use crate::migration::Migrate;
+use crate::statistics::VnicStatistics;
 use crate::tap::Tap;
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
@@ -106,8 +108,8 @@ impl Vnic for Queue {
         driver!(self, queue => queue.release_address(address));
     }
 
-    fn as_af_xdp(&self) -> Option<&AfXdp> {
-        driver!(self, queue => queue.as_af_xdp())
+    fn migration(&self) -> Option<&dyn Migrate> {
+        driver!(self, queue => queue.migration())
     }
 
     fn is_gone(&self) -> bool {

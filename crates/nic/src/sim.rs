@@ -9,9 +9,9 @@
 //! simulator repeats: advance the clock to the earliest [`next_event_time`](SimulatedLink::next_event_time) and deadline,
 //! call [`deliver`](SimulatedLink::deliver) on every end, then poll every stack until nothing moves.
 
+use crate::base::random::Random;
+use crate::base::time::{Clock, Time};
 use crate::memory::{Frame, Pool, Region};
-use crate::random::Random;
-use crate::time::{Clock, Time};
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::collections::VecDeque;
 use std::io;

@@ -1,7 +1,8 @@
 //! The trait [`Vnic`]: one queue pair of a virtual network card.
 
-use crate::af_xdp::AfXdp;
 use crate::memory::{Frame, Pool};
+use crate::migration::Migrate;
+use crate::statistics::VnicStatistics;
 use qanat_wire::ethernet::MacAddress;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -19,7 +20,7 @@ pub enum ReceiveChecksum {
     Trust,
 }
 
-/// What the device does and bears. Constant while it is open.
+/// What the device can do, and its limits. Constant while it is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Its Ethernet address.
@@ -48,7 +49,7 @@ pub struct ChecksumOffload {
     pub offset: u16,
 }
 
-/// Per-frame wishes of the sender.
+/// What the sender wants done with a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct TransmitOptions {
     /// The packet goes on in the next frame transmitted (scatter-gather).
@@ -62,7 +63,7 @@ pub struct TransmitOptions {
 pub enum TransmitBuffer {
     /// Returns to its pool when sent.
     Owned(Frame),
-    /// Stays with its owner, who finds out by [`Rc::get_mut`] that the device is done with it and it may be rewritten.
+    /// Stays with its owner. [`Rc::get_mut`] tells the owner that the device is done with it, so that it may be rewritten.
     Shared(Rc<Frame>),
 }
 
@@ -77,58 +78,8 @@ impl TransmitBuffer {
     }
 }
 
-/// Counters of a device queue since it was opened. Every frame lost has a cause here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct VnicStatistics {
-    /// Frames received by the application.
-    pub receive_frames: u64,
-    /// Bytes in them.
-    pub receive_bytes: u64,
-    /// Frames accepted for transmission.
-    pub transmit_frames: u64,
-    /// Bytes in them.
-    pub transmit_bytes: u64,
-    /// Frames dropped because no buffer was free to receive into.
-    pub receive_no_buffer: u64,
-    /// Frames dropped because the receive ring was full.
-    pub receive_ring_full: u64,
-    /// Descriptors of received frames that can't be: of a queue another process had before, which might write them.
-    pub receive_invalid: u64,
-    /// Of the frames accepted, those that went in batches without socket buffers.
-    pub transmit_injected: u64,
-    /// Frames or descriptors the device refused as invalid.
-    pub transmit_invalid: u64,
-    /// Frames the device took but lost (for example `EBUSY` of a full veth peer).
-    pub transmit_lost: u64,
-    /// Frames that had to be copied to be sent: in flight already, of another device's memory, or without headroom.
-    pub transmit_copied: u64,
-    /// Times a sender found no room in the ring.
-    pub transmit_ring_full: u64,
-    /// System calls made for transmission.
-    pub transmit_doorbells: u64,
-}
-
-impl VnicStatistics {
-    /// Every counter, by a name that can stand beside a stack's.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        [
-            ("device_receive_frames", self.receive_frames),
-            ("device_receive_bytes", self.receive_bytes),
-            ("device_receive_no_buffer", self.receive_no_buffer),
-            ("device_receive_ring_full", self.receive_ring_full),
-            ("device_receive_invalid", self.receive_invalid),
-            ("device_transmit_frames", self.transmit_frames),
-            ("device_transmit_bytes", self.transmit_bytes),
-            ("device_transmit_injected", self.transmit_injected),
-            ("device_transmit_invalid", self.transmit_invalid),
-            ("device_transmit_lost", self.transmit_lost),
-            ("device_transmit_copied", self.transmit_copied),
-            ("device_transmit_ring_full", self.transmit_ring_full),
-            ("device_transmit_doorbells", self.transmit_doorbells),
-        ]
-        .into_iter()
-    }
-}
+/// Bytes that a frame has beyond its layer-3 packet at most: an Ethernet header and one VLAN tag.
+pub const LINK_HEADER_MAX: usize = 18;
 
 /// Frames that a received packet has at most: 64 KiB, behind the headroom of the first, in frames of 2,048 bytes.
 pub const PACKET_FRAMES_MAX: usize = 33;
@@ -137,19 +88,21 @@ pub const PACKET_FRAMES_MAX: usize = 33;
 ///
 /// A packet is one frame, or several with [`Frame::continues`] / [`TransmitOptions::continues`] on all but the last.
 pub trait Vnic {
-    /// What the device does and bears.
+    /// What the device can do, and its limits.
     fn capabilities(&self) -> Capabilities;
 
-    /// Appends up to `frames_max` received frames (never part of a packet) to `frames`; returns how many. Never blocks.
-    /// `frames_max` below the frames of one packet ([`PACKET_FRAMES_MAX`] are always enough) gets nothing while such a packet is first.
+    /// Appends up to `frames_max` received frames to `frames`, whole packets only. Returns how many. Never blocks.
+    ///
+    /// If the first packet has more than `frames_max` frames, nothing is received. [`PACKET_FRAMES_MAX`] are always enough.
     fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize;
 
-    /// How many frames [`transmit`](Vnic::transmit) will certainly take now. Reclaims sent frames first when short.
+    /// How many frames [`transmit`](Vnic::transmit) will certainly take now. If room is short, sent frames are reclaimed first.
     fn transmit_room(&mut self) -> usize;
 
-    /// How many more frames are well queued before the next [`flush`](Vnic::flush): fewer than
-    /// [`transmit_room`](Vnic::transmit_room) where sending takes the sender's own time, and what it provokes must be received
-    /// meanwhile. 0: flush, and receive, before more.
+    /// How many more frames should be queued before the next [`flush`](Vnic::flush). 0: flush and receive before more.
+    ///
+    /// This is fewer than [`transmit_room`](Vnic::transmit_room) when sending takes the sender's own time, since what is sent provokes
+    /// frames that must be received meanwhile.
     fn batch_room(&mut self) -> usize {
         self.transmit_room()
     }
@@ -157,7 +110,7 @@ pub trait Vnic {
     /// Queues a frame for transmission; nothing may be sent before [`flush`](Vnic::flush).
     ///
     /// # Errors
-    /// Gives the frame back when the ring is full. For a packet of several frames check `transmit_room` first.
+    /// Gives the frame back when the ring is full. Before a packet of several frames, check `transmit_room`.
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer>;
 
     /// Starts transmission of what is queued (one doorbell), and reclaims frames the device is done with.
@@ -166,7 +119,7 @@ pub trait Vnic {
     /// Where frames to transmit come from.
     fn transmit_pool(&self) -> &Pool;
 
-    /// Frames it receives into, those held by whoever received them included; 0: unknown.
+    /// How many frames it receives into, with those that receivers hold. 0: unknown.
     fn receive_frame_count(&self) -> u32 {
         0
     }
@@ -177,8 +130,8 @@ pub trait Vnic {
     /// A descriptor that polls readable when frames can be received; `None` if the device must be polled.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Has the device let through what is for `address` too, neighbour discovery about it included; whether it does. For
-    /// an address found while running: those known at opening the device was opened with.
+    /// Has the device let through what is for `address` too, and neighbour discovery about it. Returns whether it does. Only addresses
+    /// found while running need it: the device was opened with those known before.
     fn claim_address(&mut self, address: IpAddr) -> bool {
         // A device without a filter lets everything through.
         let _ = address;
@@ -190,12 +143,12 @@ pub trait Vnic {
         let _ = address;
     }
 
-    /// The AF_XDP queue it is, if it is one, and nothing more: what another process could go on with.
-    fn as_af_xdp(&self) -> Option<&AfXdp> {
+    /// How another process goes on with it; `None`: that is not possible.
+    fn migration(&self) -> Option<&dyn Migrate> {
         None
     }
 
-    /// Whether the interface behind it has been deleted: nothing will come or go any more. A system call.
+    /// Whether the interface behind it has been deleted. If so, nothing will come or go any more. It costs a system call.
     fn is_gone(&self) -> bool {
         false
     }
@@ -204,10 +157,10 @@ pub trait Vnic {
     fn statistics(&self) -> VnicStatistics;
 }
 
-/// What a layer over another [`Vnic`], its field `$inner`, leaves to that: memory, addresses, doorbell, counters.
+/// The methods that a layer over another [`Vnic`], its field `$inner`, leaves to that one: memory, addresses, doorbell, counters.
 macro_rules! leave_to_inner {
     ($inner:ident) => {
-        fn transmit_pool(&self) -> &$crate::Pool {
+        fn transmit_pool(&self) -> &$crate::memory::Pool {
             self.$inner.transmit_pool()
         }
 
@@ -215,7 +168,7 @@ macro_rules! leave_to_inner {
             self.$inner.receive_frame_count()
         }
 
-        fn prepared_pool(&self) -> &$crate::Pool {
+        fn prepared_pool(&self) -> &$crate::memory::Pool {
             self.$inner.prepared_pool()
         }
 
@@ -235,7 +188,7 @@ macro_rules! leave_to_inner {
             self.$inner.is_gone()
         }
 
-        fn statistics(&self) -> $crate::VnicStatistics {
+        fn statistics(&self) -> $crate::statistics::VnicStatistics {
             self.$inner.statistics()
         }
     };
@@ -292,8 +245,8 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
         (**self).release_address(address);
     }
 
-    fn as_af_xdp(&self) -> Option<&AfXdp> {
-        (**self).as_af_xdp()
+    fn migration(&self) -> Option<&dyn Migrate> {
+        (**self).migration()
     }
 
     fn is_gone(&self) -> bool {

@@ -1,27 +1,33 @@
 //! Which check failed.
 
-use std::fmt;
-
 /// The check that bytes, or a buffer to write into, failed. Which header it was is known from whose `parse` or `emit`
 /// said so. `as usize` indexes a table of [`Error::COUNT`] counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 pub enum Error {
     /// Fewer bytes than the format's fixed part, or than the length its header states.
+    #[error("fewer bytes than the header states")]
     Truncated,
     /// The version field isn't this format's.
+    #[error("wrong version field")]
     BadVersion,
     /// The header length field is below the minimum (IHL < 5, data offset < 5).
+    #[error("header length field below the minimum")]
     BadHeaderLength,
     /// A length field contradicts the header's own size or another length.
+    #[error("length field contradicts the header")]
     BadLength,
     /// A field has a value that this format doesn't allow (ARP hardware type, wrong message type, …).
+    #[error("field value not allowed in this format")]
     BadValue,
     /// An option's length is zero or runs past the end of the options.
+    #[error("option length is zero or runs past the end")]
     BadOption,
     /// More options or extension headers than the walk's bound.
+    #[error("more options or extension headers than allowed")]
     TooMany,
     /// The buffer to write into is too short; nothing was written.
+    #[error("buffer too short to write into")]
     NoRoom,
 }
 
@@ -43,20 +49,3 @@ impl Error {
         }
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Error::Truncated => "fewer bytes than the header states",
-            Error::BadVersion => "wrong version field",
-            Error::BadHeaderLength => "header length field below the minimum",
-            Error::BadLength => "length field contradicts the header",
-            Error::BadValue => "field value not allowed in this format",
-            Error::BadOption => "option length is zero or runs past the end",
-            Error::TooMany => "more options or extension headers than allowed",
-            Error::NoRoom => "buffer too short to write into",
-        })
-    }
-}
-
-impl std::error::Error for Error {}

@@ -54,4 +54,5 @@ pub mod udp;
 pub mod vlan;
 
 mod error;
+mod sequence_number;
 pub use error::Error;

@@ -1,7 +1,7 @@
 //! TCP options: MSS (RFC 9293, section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018), user timeout
 //! (RFC 5482), Fast Open (RFC 7413).
 
-use crate::tcp::SequenceNumber;
+use crate::sequence_number::SequenceNumber;
 use crate::{Error, checksum, field};
 
 /// Bytes all options together may take.

@@ -1,7 +1,6 @@
 //! What the emulator does, for each direction.
 
 use qanat_nic::link::Namespace;
-use std::fmt;
 use std::time::Duration;
 
 /// Bands at most, per direction.
@@ -141,13 +140,13 @@ impl DelayConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         let [first, second] = &self.ports;
         if first.interface == second.interface && first.namespace.is_none() && second.namespace.is_none() {
-            return Err(ConfigError(format!("{} twice: name two different interfaces", first.interface)));
+            return Err(ConfigError::OneInterface(first.interface.clone()));
         }
         if !(1..=QUEUES_MAX).contains(&self.queues) {
-            return Err(ConfigError(format!("{} queues: 1 to {QUEUES_MAX}", self.queues)));
+            return Err(ConfigError::Queues(self.queues));
         }
         if !(64..=1 << 20).contains(&self.held_frames_max) {
-            return Err(ConfigError(format!("{} frames held: 64 to 1048576", self.held_frames_max)));
+            return Err(ConfigError::HeldFrames(self.held_frames_max));
         }
         self.forward.check()?;
         self.backward.check()
@@ -157,19 +156,19 @@ impl DelayConfig {
 impl Impairments {
     fn check(&self) -> Result<(), ConfigError> {
         if self.bands.len() > BANDS_MAX {
-            return Err(ConfigError(format!("{} delay bands: at most {BANDS_MAX}", self.bands.len())));
+            return Err(ConfigError::Bands(self.bands.len()));
         }
         if let Some(long) = self.bands.iter().chain([&self.reorder_by]).find(|delay| **delay > DELAY_MAX) {
-            return Err(ConfigError(format!("a delay of {long:?}: at most {DELAY_MAX:?}")));
+            return Err(ConfigError::Delay(*long));
         }
         if matches!(self.queue, QueueLimit::Packets(0) | QueueLimit::Bytes(0)) {
-            return Err(ConfigError("a queue of 0 loses everything: name at least 1 packet".to_owned()));
+            return Err(ConfigError::NoQueue);
         }
         if matches!(self.queue, QueueLimit::Packets(count) if count > 1 << 20) {
-            return Err(ConfigError("a queue of more than 1048576 packets: name it in bytes".to_owned()));
+            return Err(ConfigError::LongQueue);
         }
         if self.rate == Some(Rate(0)) {
-            return Err(ConfigError("a rate of 0 lets nothing through: use --loss 100%".to_owned()));
+            return Err(ConfigError::NoRate);
         }
         let bursts = self.bursts.unwrap_or(Bursts { enter_ppm: 0, leave_ppm: 0, loss_bad_ppm: 0, loss_good_ppm: 0 });
         let chances = [
@@ -183,23 +182,43 @@ impl Impairments {
             bursts.loss_good_ppm,
         ];
         match chances.iter().find(|chance| **chance > 1_000_000) {
-            Some(chance) => Err(ConfigError(format!("a chance of {chance} in a million: at most 100%"))),
+            Some(chance) => Err(ConfigError::Chance(*chance)),
             None => Ok(()),
         }
     }
 }
 
-/// What is wrong with a configuration, and its range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub(crate) String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// What is wrong with a configuration, and the range it has to be in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Both ends of the wire are the interface of this name.
+    #[error("{0} twice: name two different interfaces")]
+    OneInterface(String),
+    /// There can't be so many queues.
+    #[error("{0} queues: 1 to {QUEUES_MAX}")]
+    Queues(u32),
+    /// There can't be so many frames held.
+    #[error("{0} frames held: 64 to 1048576")]
+    HeldFrames(u32),
+    /// There are so many delay bands.
+    #[error("{0} delay bands: at most {BANDS_MAX}")]
+    Bands(usize),
+    /// A delay is that long.
+    #[error("a delay of {0:?}: at most {DELAY_MAX:?}")]
+    Delay(Duration),
+    /// The bottleneck's queue holds nothing.
+    #[error("a queue of 0 loses everything: name at least 1 packet")]
+    NoQueue,
+    /// The bottleneck's queue has more packets than can be counted out.
+    #[error("a queue of more than 1048576 packets: name it in bytes")]
+    LongQueue,
+    /// The bottleneck has no rate.
+    #[error("a rate of 0 lets nothing through: use --loss 100%")]
+    NoRate,
+    /// A chance is that many parts per million.
+    #[error("a chance of {0} in a million: at most 100%")]
+    Chance(u32),
 }
-
-impl std::error::Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {

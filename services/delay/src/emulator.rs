@@ -7,7 +7,6 @@ use crate::forwarder::Forwarder;
 use crate::lane::SharedBottleneck;
 use qanat_nic::af_xdp::{AttachConfig, Interface, QueueOpener, Rule};
 use qanat_nic::{AfXdp, DeviceError, MemoryPlan, MonotonicClock, open_pair};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,27 +20,18 @@ const COPY_FRAMES: u32 = 2_048;
 const MTU_MAX: u32 = 3_498;
 
 /// Why the emulator could not start, or stopped.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DelayError {
-    /// A number out of its range.
+    /// A number is out of its range.
+    #[error("{0}")]
     Config(ConfigError),
-    /// An interface.
+    /// An interface can't be had.
+    #[error("{0}")]
     Device(DeviceError),
-    /// Something else of the system.
+    /// Something else of the system fails.
+    #[error("{0}")]
     System(String),
 }
-
-impl fmt::Display for DelayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DelayError::Config(error) => error.fmt(f),
-            DelayError::Device(error) => error.fmt(f),
-            DelayError::System(what) => f.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for DelayError {}
 
 impl From<DeviceError> for DelayError {
     fn from(error: DeviceError) -> DelayError {

@@ -6,21 +6,19 @@ use crate::config::Impairments;
 use crate::dice::Dice;
 use crate::figures::LaneFigures;
 use crate::flow::Flow;
-use qanat_nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_nic::{Frame, LINK_HEADER_MAX, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_stack::Wheel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Frames released by one turn at most, so that receiving gets its turn too.
 const RELEASE_MAX: usize = 256;
-/// Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: usize = 18;
 const ETHERNET_HEADER: usize = 14;
 /// Headroom of copies: room for the driver's metadata.
 const COPY_HEADROOM: usize = 64;
 
-/// A bottleneck that all queues of a direction share. Locked once per packet where a rate is asked for: one link has one
-/// queue, and who stands where in it can't be decided apart. Nothing else is shared.
+/// A bottleneck that all queues of a direction share. Locked once per packet if a rate is asked for: one link has one
+/// queue, and the places in it can't be given out separately. Nothing else is shared.
 pub(crate) type SharedBottleneck = Arc<Mutex<Bottleneck>>;
 
 /// See the module.

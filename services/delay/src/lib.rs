@@ -27,4 +27,4 @@ pub use config::{Bursts, ConfigError, DelayConfig, Impairments, Port, QueueLimit
 pub use emulator::{DelayError, Emulator, RunningEmulator};
 pub use figures::{Direction, Figures, JitterFigures, LaneFigures};
 pub use lab::{Lab, LabConfig};
-pub use parse::{bands, bursts, duration, percentage, queue_limit, rate};
+pub use parse::{ParseError, bands, bursts, duration, percentage, queue_limit, rate};

@@ -6,6 +6,32 @@ use std::time::Duration;
 /// Bands a range is cut into.
 const RANGE_BANDS: u32 = 64;
 
+/// A text that is no quantity. What is written instead of it, or the range, is in the message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The text is no time, or too long a time.
+    #[error("`{0}` is no time: write 20ms, 500us or 1.5s, at most {max} s", max = DELAY_MAX.as_secs())]
+    Duration(String),
+    /// The range's end is before its start.
+    #[error("`{0}`: a range goes from the shorter to the longer delay")]
+    Range(String),
+    /// The list has so many bands.
+    #[error("{0} bands: at most {BANDS_MAX}")]
+    BandCount(usize),
+    /// The text is no percentage, or more than 100%.
+    #[error("`{0}` is no percentage: write 1% or 0.05%, at most 100%")]
+    Percentage(String),
+    /// The text is not two to four percentages.
+    #[error("`{0}`: write ENTER,LEAVE[,LOSS-IN-BAD[,LOSS-IN-GOOD]], as in 1%,25%")]
+    Bursts(String),
+    /// The text is no rate.
+    #[error("`{0}` is no rate: write 100mbit, 1.5gbit or 64kbit")]
+    Rate(String),
+    /// The text is no size of a queue.
+    #[error("`{0}` is no queue: write 1000 for packets, or 3000b, 64kb, 2mb for bytes")]
+    QueueLimit(String),
+}
+
 /// Splits a number from its unit.
 fn number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
@@ -17,9 +43,9 @@ fn number(text: &str) -> Option<(f64, &str)> {
 /// `20ms`, `500us`, `1.5s`.
 ///
 /// # Errors
-/// Says how to write it.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time: write 20ms, 500us or 1.5s, at most {} s", DELAY_MAX.as_secs());
+/// [`ParseError`] says how to write it.
+pub fn duration(text: &str) -> Result<Duration, ParseError> {
+    let wrong = || ParseError::Duration(text.to_owned());
     let (value, unit) = number(text).ok_or_else(wrong)?;
     let nanos = match unit {
         "ns" => 1.0,
@@ -38,43 +64,43 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Delay bands: `20ms`, a list `10ms,20ms,40ms`, or a range `10ms..40ms` of 64 evenly spaced ones.
 ///
 /// # Errors
-/// Says how to write it.
-pub fn bands(text: &str) -> Result<Vec<Duration>, String> {
+/// [`ParseError`] says how to write it.
+pub fn bands(text: &str) -> Result<Vec<Duration>, ParseError> {
     if let Some((first, last)) = text.split_once("..") {
         let (first, last) = (duration(first)?, duration(last)?);
         if first > last {
-            return Err(format!("`{text}`: a range goes from the shorter to the longer delay"));
+            return Err(ParseError::Range(text.to_owned()));
         }
         let step = (last - first) / (RANGE_BANDS - 1);
         return Ok((0..RANGE_BANDS).map(|number| first + step * number).collect());
     }
     let bands: Vec<Duration> = text.split(',').map(duration).collect::<Result<_, _>>()?;
-    if bands.len() > BANDS_MAX { Err(format!("{} bands: at most {BANDS_MAX}", bands.len())) } else { Ok(bands) }
+    if bands.len() > BANDS_MAX { Err(ParseError::BandCount(bands.len())) } else { Ok(bands) }
 }
 
 /// `1%`, `0.05%`; the result is in parts per million.
 ///
 /// # Errors
-/// Says how to write it.
-pub fn percentage(text: &str) -> Result<u32, String> {
+/// [`ParseError`] says how to write it.
+pub fn percentage(text: &str) -> Result<u32, ParseError> {
     match number(text) {
         Some((value, "%")) if value <= 100.0 => Ok((value * 10_000.0).round() as u32),
         Some((0.0, "")) => Ok(0),
-        _ => Err(format!("`{text}` is no percentage: write 1% or 0.05%, at most 100%")),
+        _ => Err(ParseError::Percentage(text.to_owned())),
     }
 }
 
 /// Gilbert-Elliott: `ENTER,LEAVE[,LOSS-IN-BAD[,LOSS-IN-GOOD]]`, by default 100% and 0%.
 ///
 /// # Errors
-/// Says how to write it.
-pub fn bursts(text: &str) -> Result<Bursts, String> {
+/// [`ParseError`] says how to write it.
+pub fn bursts(text: &str) -> Result<Bursts, ParseError> {
     let chances: Vec<u32> = text.split(',').map(percentage).collect::<Result<_, _>>()?;
     let (enter_ppm, leave_ppm, loss_bad_ppm, loss_good_ppm) = match chances[..] {
         [enter, leave] => (enter, leave, 1_000_000, 0),
         [enter, leave, bad] => (enter, leave, bad, 0),
         [enter, leave, bad, good] => (enter, leave, bad, good),
-        _ => return Err(format!("`{text}`: write ENTER,LEAVE[,LOSS-IN-BAD[,LOSS-IN-GOOD]], as in 1%,25%")),
+        _ => return Err(ParseError::Bursts(text.to_owned())),
     };
     Ok(Bursts { enter_ppm, leave_ppm, loss_bad_ppm, loss_good_ppm })
 }
@@ -82,9 +108,9 @@ pub fn bursts(text: &str) -> Result<Bursts, String> {
 /// `100mbit`, `1.5gbit`, `64kbit`, `9600bit`.
 ///
 /// # Errors
-/// Says how to write it.
-pub fn rate(text: &str) -> Result<Rate, String> {
-    let wrong = || format!("`{text}` is no rate: write 100mbit, 1.5gbit or 64kbit");
+/// [`ParseError`] says how to write it.
+pub fn rate(text: &str) -> Result<Rate, ParseError> {
+    let wrong = || ParseError::Rate(text.to_owned());
     let (value, unit) = number(text).ok_or_else(wrong)?;
     let bits = match unit {
         "bit" => 1.0,
@@ -99,9 +125,9 @@ pub fn rate(text: &str) -> Result<Rate, String> {
 /// `1000` (packets), `64kb`, `2mb`, `3000b` (bytes).
 ///
 /// # Errors
-/// Says how to write it.
-pub fn queue_limit(text: &str) -> Result<QueueLimit, String> {
-    let wrong = || format!("`{text}` is no queue: write 1000 for packets, or 3000b, 64kb, 2mb for bytes");
+/// [`ParseError`] says how to write it.
+pub fn queue_limit(text: &str) -> Result<QueueLimit, ParseError> {
+    let wrong = || ParseError::QueueLimit(text.to_owned());
     let (value, unit) = number(text).filter(|(value, _)| *value >= 1.0 && *value <= 1e9).ok_or_else(wrong)?;
     match unit {
         "" | "p" if value.fract() == 0.0 && value <= f64::from(1 << 20) => Ok(QueueLimit::Packets(value as u32)),

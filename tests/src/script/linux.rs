@@ -5,15 +5,16 @@ use super::run::{Backend, socket_error};
 use super::syntax::{Call, Script, Stack};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
+use qanat_nic::tap::make_tun;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use tun_tap::{Iface, Mode};
 
 /// Linux's number.
 const MSG_OOB: i32 = 1;
@@ -35,7 +36,7 @@ struct Stream {
 /// The kernel's stack in a fresh namespace.
 pub struct LinuxBackend {
     start: Instant,
-    device: Arc<Iface>,
+    device: Arc<File>,
     packets: Receiver<(Instant, Vec<u8>)>,
     sockets: HashMap<i64, Stream>,
     /// Congestion control of new sockets.
@@ -65,8 +66,8 @@ impl LinuxBackend {
     /// What failed; usually a missing privilege.
     pub fn new(script: &Script) -> Result<LinuxBackend, String> {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}; run as root"))?;
-        let device = Iface::without_packet_info(DEVICE, Mode::Tun).map_err(|error| format!("/dev/net/tun: {error}"))?;
-        let device = Arc::new(device);
+        let device = make_tun(DEVICE).map_err(|error| format!("/dev/net/tun: {error}"))?;
+        let device = Arc::new(File::from(device));
         let address = |last: u8| -> IpAddr {
             if script.ipv6 {
                 [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last].into()
@@ -98,7 +99,7 @@ impl LinuxBackend {
         // Ends when the device is deleted, or with the process.
         std::thread::spawn(move || {
             let mut buffer = vec![0; 65_536];
-            while let Ok(length) = reader.recv(&mut buffer) {
+            while let Ok(length) = reader.as_ref().read(&mut buffer) {
                 if sender.send((Instant::now(), buffer[..length].to_vec())).is_err() {
                     break;
                 }
@@ -239,7 +240,7 @@ impl Backend for LinuxBackend {
 
     fn inject(&mut self, packet: &[u8]) {
         // A packet lost here shows as a failure of the next line.
-        let _ = self.device.send(packet);
+        let _ = self.device.as_ref().write(packet);
     }
 
     fn call(&mut self, call: &Call) -> Result<Result<i64, String>, String> {

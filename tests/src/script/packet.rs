@@ -245,19 +245,6 @@ pub fn icmp_error(icmp: &Icmp, router: IpAddr, local: SocketAddr, remote: Socket
     ip_packet(router, local.ip(), protocol, 0, &bytes)
 }
 
-/// The neighbour advertisement (RFC 4861 §4.4) of `target` at Ethernet address `mac`, to `destination`.
-pub fn neighbour_advertisement(target: IpAddr, destination: IpAddr, mac: [u8; 6]) -> Vec<u8> {
-    let mut bytes = vec![136, 0, 0, 0, 0x60, 0, 0, 0];
-    bytes.extend(octets(target));
-    bytes.extend([2, 1]);
-    bytes.extend(mac);
-    let checksum = fold(sum(&bytes, pseudo_sum(target, destination, 58, bytes.len())));
-    bytes[2..4].copy_from_slice(&checksum.to_be_bytes());
-    let mut packet = ip_packet(target, destination, 58, 0, &bytes);
-    packet[7] = 255;
-    packet
-}
-
 impl fmt::Display for Opt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wild = |value: Option<u32>| value.map_or("*".to_owned(), |value| value.to_string());

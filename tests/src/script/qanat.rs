@@ -14,122 +14,15 @@ use super::run::Backend;
 use super::syntax::{Action, Call, Script, Stack as Which};
 use bytes::Bytes;
 use qanat::Setting;
-use qanat_nic::{
-    Capabilities, Clock, Frame, FrameMemory, ManualClock, MemoryPlan, Pool, ReceiveChecksum, Time, TransmitBuffer,
-    TransmitOptions, Vnic, VnicStatistics,
-};
+use qanat_nic::{Clock, ManualClock, MemoryPlan, Time, Wire};
 use qanat_stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat_stack::{
     Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions,
     ListenerId, Stack,
 };
-use qanat_wire::ethernet::MacAddress;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
-
-const STACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const SCRIPT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-
-/// The NIC at the script's end: hands frames in, collects frames out, answers ARP and ND for every address.
-struct ScriptVnic {
-    memory: FrameMemory,
-    mtu: u16,
-    inward: VecDeque<Vec<u8>>,
-    outward: Vec<Vec<u8>>,
-}
-
-impl ScriptVnic {
-    fn push(&mut self, ethertype: u16, payload: &[u8]) {
-        let mut frame = Vec::with_capacity(14 + payload.len());
-        frame.extend(STACK_MAC);
-        frame.extend(SCRIPT_MAC);
-        frame.extend(ethertype.to_be_bytes());
-        frame.extend_from_slice(payload);
-        self.inward.push_back(frame);
-    }
-
-    /// Sorts a frame the stack sent: resolution is answered, IP is kept.
-    fn collect(&mut self, frame: &[u8]) {
-        let payload = frame.get(14..).unwrap_or(&[]);
-        match frame.get(12..14) {
-            Some([0x08, 0x06]) if payload.get(6..8) == Some(&[0, 1]) && payload.len() >= 28 => {
-                let mut reply = payload[..28].to_vec();
-                reply[7] = 2;
-                reply[8..14].copy_from_slice(&SCRIPT_MAC);
-                reply[14..18].copy_from_slice(&payload[24..28]);
-                reply[18..28].copy_from_slice(&payload[8..18]);
-                self.push(0x0806, &reply);
-            }
-            Some([0x86, 0xdd]) if payload.get(6) == Some(&58) && payload.get(40) == Some(&135) => {
-                let address = |at: usize| payload.get(at..at + 16).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-                if let (Some(source), Some(target)) = (address(8), address(48)) {
-                    let answer = super::packet::neighbour_advertisement(target.into(), source.into(), SCRIPT_MAC);
-                    self.push(0x86dd, &answer);
-                }
-            }
-            Some([0x08, 0x00] | [0x86, 0xdd]) => self.outward.push(payload.to_vec()),
-            _ => {}
-        }
-    }
-}
-
-impl Vnic for ScriptVnic {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            mac: MacAddress(STACK_MAC),
-            mtu: self.mtu,
-            transmit_checksum: false,
-            receive_checksum: ReceiveChecksum::Verify,
-            transmit_buffers_max: 1,
-            segmentation_bytes_max: 0,
-            transmit_headroom: 0,
-        }
-    }
-
-    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
-        let mut count = 0;
-        while count < frames_max
-            && let Some(bytes) = self.inward.pop_front()
-        {
-            let Some(mut frame) = self.memory.receive.allocate(0) else { break };
-            let Some(target) = frame.append(bytes.len()) else { continue };
-            target.copy_from_slice(&bytes);
-            frames.push(frame);
-            count += 1;
-        }
-        count
-    }
-
-    fn transmit_room(&mut self) -> usize {
-        1_024
-    }
-
-    fn transmit(&mut self, buffer: TransmitBuffer, _options: TransmitOptions) -> Result<(), TransmitBuffer> {
-        let bytes = buffer.frame().bytes().to_vec();
-        self.collect(&bytes);
-        Ok(())
-    }
-
-    fn flush(&mut self) {}
-
-    fn transmit_pool(&self) -> &Pool {
-        &self.memory.transmit
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        &self.memory.prepared
-    }
-
-    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn statistics(&self) -> VnicStatistics {
-        VnicStatistics::default()
-    }
-}
 
 /// What a socket of the script stands for.
 enum Socket {
@@ -210,7 +103,7 @@ impl SocketOptions {
 pub struct QanatBackend {
     clock: ManualClock,
     stack: Stack,
-    vnic: ScriptVnic,
+    vnic: Wire,
     local: SocketAddr,
     remote: SocketAddr,
     sockets: HashMap<i64, Socket>,
@@ -291,7 +184,7 @@ impl QanatBackend {
         }
         let plan = MemoryPlan { frame_size: 2048, receive_frames: 1024, transmit_frames: 1024, prepared_frames: 0 };
         let memory = plan.allocate().map_err(|error| error.to_string())?;
-        let vnic = ScriptVnic { memory, mtu: script.mtu, inward: VecDeque::new(), outward: Vec::new() };
+        let vnic = Wire::new(script.mtu, memory);
         let clock = ManualClock::new();
         // Not zero: "never" and "at the start" must differ.
         clock.advance(START);
@@ -322,9 +215,9 @@ impl QanatBackend {
             }
             self.stack.transmit(now, &mut self.vnic);
             let at = self.now();
-            self.sent.extend(self.vnic.outward.drain(..).map(|packet| (at, packet)));
+            self.sent.extend(self.vnic.departed().map(|packet| (at, packet)));
             let due = self.stack.next_deadline().is_some_and(|deadline| deadline <= now);
-            if self.vnic.inward.is_empty() && !due {
+            if !self.vnic.has_arrived() && !due {
                 return;
             }
         }
@@ -589,8 +482,7 @@ impl Backend for QanatBackend {
     }
 
     fn inject(&mut self, packet: &[u8]) {
-        let ethertype = if packet.first().is_some_and(|first| first >> 4 == 6) { 0x86dd } else { 0x0800 };
-        self.vnic.push(ethertype, packet);
+        self.vnic.arrive(packet);
         self.poll();
     }
 

@@ -8,7 +8,7 @@ use crate::host::hosted::Hosted;
 use crate::host::place_figures::of_ended;
 use crate::host::report::stack_report;
 use crate::log;
-use qanat::nic::{MemoryPlan, Vnic, breakdown};
+use qanat::nic::{MemoryPlan, Vnic, metered};
 use qanat::{DuplicateAddressDetection, Runtime, entropy};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -135,7 +135,7 @@ struct Instance<'a, 'b, A: Application> {
 /// A queue as a device, whose calls are charged to the driver if cycles are counted.
 fn device(queue: impl Vnic + 'static) -> Box<dyn Vnic> {
     match cfg!(feature = "breakdown") {
-        true => Box::new(breakdown::metered(queue)),
+        true => Box::new(metered(queue)),
         false => Box::new(queue),
     }
 }

@@ -7,8 +7,8 @@ use crate::signals;
 use clap::Args;
 use qanat::nic::link;
 use qanat_delay::{
-    Bursts, DelayConfig, Emulator, Figures, Impairments, Lab, LabConfig, LaneFigures, Port, QueueLimit, Rate,
-    RunningEmulator, Spin, bands, bursts, duration, percentage, queue_limit, rate,
+    Bursts, DelayConfig, Emulator, Figures, Impairments, Lab, LabConfig, LaneFigures, ParseError, Port, QueueLimit,
+    Rate, RunningEmulator, Spin, bands, bursts, duration, percentage, queue_limit, rate,
 };
 use signal_hook::flag;
 use std::os::fd::{AsFd, AsRawFd};
@@ -75,7 +75,7 @@ pub struct Arguments {
 #[derive(Clone, Debug)]
 struct Bands(Vec<Duration>);
 
-fn parse_bands(text: &str) -> Result<Bands, String> {
+fn parse_bands(text: &str) -> Result<Bands, ParseError> {
     bands(text).map(Bands)
 }
 

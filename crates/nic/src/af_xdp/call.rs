@@ -37,7 +37,8 @@ impl Attributes {
 /// Addresses among the attributes are of live values of the length the command reads, and it writes to none.
 unsafe fn call(command: i64, attributes: &Attributes) -> io::Result<i32> {
     let pointer: *const Attributes = attributes;
-    // SAFETY: a live attribute block of this length, zero beyond the fields this command has; the rest is the caller's.
+    // SAFETY: a live attribute block of this length, zero beyond the fields this command has. Its addresses are of live values of the
+    // length that the command reads, and it writes to none: the function's contract, which each caller below keeps.
     match unsafe { libc::syscall(libc::SYS_bpf, command, pointer, size_of::<Attributes>()) } {
         result if result >= 0 => Ok(result as i32),
         _ => Err(io::Error::last_os_error()),
@@ -47,7 +48,8 @@ unsafe fn call(command: i64, attributes: &Attributes) -> io::Result<i32> {
 /// # Safety
 /// As [`call`]; and the command returns a new descriptor.
 unsafe fn call_for_descriptor(command: i64, attributes: &Attributes) -> io::Result<OwnedFd> {
-    // SAFETY: a new descriptor that nobody else owns; the rest is the caller's.
+    // SAFETY: the addresses are as `call` requires, and the command returns a new descriptor, which nobody else owns: the function's
+    // contract, which each caller below keeps.
     unsafe { Ok(OwnedFd::from_raw_fd(call(command, attributes)?)) }
 }
 

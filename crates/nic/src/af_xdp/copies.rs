@@ -9,7 +9,7 @@ const INTERVAL: u32 = 64;
 /// Taken at once: they are rare, and none is urgent.
 const BATCH_MAX: usize = 8;
 
-/// The reading end of the XDP program's ring of copies. It wakes nobody: whoever waits for frames looks within the second.
+/// The reading end of the XDP program's ring of copies. It wakes nobody: a thread that waits for frames looks within the second.
 pub(super) struct Copies {
     ring: RingBuf<MapData>,
     calls: u32,

@@ -7,10 +7,11 @@
 //! The socket's descriptor is all the authority there is: whoever has it reads and writes the rings and the memory, and
 //! can neither bind it elsewhere nor open another.
 
-use super::inject::{HandedInjector, Injector};
-use super::queue::{AfXdp, Card, LINK_HEADER_MAX, RECEIVE_HEADROOM, memory_error, shrink, stock};
+use super::config::{LINK_HEADER_MAX, Mode, RECEIVE_HEADROOM, RingSizes, shrink};
+use super::inject::Injector;
+use super::injection::HandedInjector;
+use super::queue::{AfXdp, Card, memory_error, stock};
 use super::socket::{Socket, SocketConfig, bind, prepare};
-use super::{Mode, RingSizes};
 use crate::error::DeviceError;
 use crate::link::{Link, Namespace};
 use crate::memory::Region;

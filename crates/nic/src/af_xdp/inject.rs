@@ -10,25 +10,17 @@
 //! there; [`Injector::is_ready`] looks from time to time whether it still does.
 
 use super::account::Account;
-use super::injection::Injection;
-use super::queue::LINK_HEADER_MAX;
-use crate::errno;
+use super::batch::{BATCH_FRAMES_MAX, Batch, FRAME_BYTES_MAX, FRAME_BYTES_MIN, Token, map_batch, unmap_batch};
+use super::injection::{HandedInjector, Injection, LOADING};
+use crate::base::errno;
 use crate::error::DeviceError;
 use crate::link::{Link, Namespace, Observer};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-/// Frames of one call.
-pub(super) const BATCH_FRAMES_MAX: usize = 256;
-/// Longest frame.
-pub(super) const FRAME_BYTES_MAX: usize = 1536;
-/// Shortest frame: an Ethernet header.
-pub(super) const FRAME_BYTES_MIN: usize = 14;
-/// An odd number of cache lines: the first lines of all slots are in different sets of the cache.
-const SLOT_BYTES: usize = 1600;
 /// Frames between two looks whether the softirq must run; a quarter of veth's ring, so that it can't overflow.
 const RUN_FRAMES: u32 = 64;
 /// Between two looks at the device, and before another attempt when a call has sent nothing: a look takes some ten microseconds, and
@@ -43,34 +35,6 @@ const FRUITLESS_RUNS_MAX: u32 = 2;
 
 const BPF_PROG_TEST_RUN: i64 = 10;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
-
-/// Twin of `struct token`: what is before the frame that a run starts with.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Token {
-    pub(super) row: u32,
-    pub(super) reserved: u32,
-    pub(super) key: [u64; 2],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Slot {
-    bytes: [u8; SLOT_BYTES],
-}
-
-/// Twin of `struct batch`.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-pub(super) struct Batch {
-    pub(super) key: [u64; 2],
-    pub(super) row: u32,
-    next: u32,
-    count: u32,
-    reserved: [u32; 9],
-    lengths: [u16; BATCH_FRAMES_MAX],
-    slots: [Slot; BATCH_FRAMES_MAX],
-}
 
 /// What a run starts with: the frame's bytes mean nothing.
 #[repr(C)]
@@ -91,34 +55,6 @@ pub(super) fn is_worthwhile(frames: usize, bytes: usize) -> bool {
     frames * SAVED_NS_PER_FRAME + bytes / BYTES_PER_SAVED_NS >= CALL_NS
 }
 
-/// Whether all packets of a link with this MTU are short enough, a VLAN's tag included.
-pub const fn is_injectable(mtu: u32) -> bool {
-    mtu as usize + LINK_HEADER_MAX as usize <= FRAME_BYTES_MAX
-}
-
-/// What a sender is handed.
-#[derive(Debug)]
-pub struct HandedInjector {
-    /// The program, which is all senders'.
-    pub program: OwnedFd,
-    /// The map with the batch: who has it sends by the row it is of.
-    pub batch: OwnedFd,
-}
-
-impl HandedInjector {
-    /// As they travel.
-    pub fn into_descriptors(self) -> [OwnedFd; 2] {
-        [self.program, self.batch]
-    }
-
-    /// As they arrive; `None` if it isn't two.
-    pub fn from_descriptors(mut descriptors: impl Iterator<Item = OwnedFd>) -> Option<HandedInjector> {
-        let handed = HandedInjector { program: descriptors.next()?, batch: descriptors.next()? };
-        // An earlier daemon's were more, and another program's.
-        descriptors.next().is_none().then_some(handed)
-    }
-}
-
 /// A sender's way through the program.
 pub(super) struct Injector {
     batch: NonNull<Batch>,
@@ -126,13 +62,13 @@ pub(super) struct Injector {
     attributes: Box<TestRun>,
     _template: Box<Template>,
     _context: Box<Context>,
-    /// Without it, it is who made the row who looks after the device, and takes the device out of the row when it takes no frames.
+    /// Without it, the process that made the row looks after the device. It takes the device out of the row when it takes no frames.
     watch: Option<Watch>,
     is_ready: bool,
     next_look: Instant,
     /// As they came.
     held: HandedInjector,
-    /// Of a program of one's own: there it is attached.
+    /// The namespace in which a program of our own is attached.
     _keeper: Option<Namespace>,
 }
 
@@ -200,7 +136,7 @@ impl Injector {
     /// # Errors
     /// [`DeviceError::KernelTooOld`] where it would not be quicker than the ring; else what the system says.
     pub(super) fn open(link: &Link, namespace: Option<&Namespace>) -> Result<Injector, DeviceError> {
-        let system = |error| DeviceError::system(super::injection::LOADING, error);
+        let system = |error| DeviceError::system(LOADING, error);
         let namespace = match namespace {
             Some(namespace) => namespace.clone(),
             None => Namespace::current().map_err(system)?,
@@ -222,13 +158,13 @@ impl Injector {
     /// # Errors
     /// As [`open`](Injector::open).
     pub(super) fn over(handed: HandedInjector, observer: Option<Observer>) -> Result<Injector, DeviceError> {
-        let system = |error| DeviceError::system(super::injection::LOADING, error);
+        let system = |error| DeviceError::system(LOADING, error);
         let batch = map_batch(handed.batch.as_fd()).map_err(system)?;
-        // SAFETY: `map_batch`'s mapping, as long as a batch; who made it has written these.
+        // SAFETY: `map_batch`'s mapping, as long as a batch; the process that made it has written these.
         let (row, key) =
             unsafe { ((&raw const (*batch.as_ptr()).row).read(), (&raw const (*batch.as_ptr()).key).read()) };
-        // Whoever had it before may have left frames in it.
-        // SAFETY: as above.
+        // The last process that had it may have left frames in it.
+        // SAFETY: `map_batch`'s mapping, as long as a batch, and no program runs with it now.
         unsafe { (&raw mut (*batch.as_ptr()).count).write(0) };
         let token = Token { row, reserved: 0, key };
         let template = Box::new(Template { token, frame: [0; FRAME_BYTES_MAX] });
@@ -264,7 +200,7 @@ impl Injector {
         }
     }
 
-    /// Its descriptors, for who goes on with the queue.
+    /// Its descriptors, for the process that goes on with the queue.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         let HandedInjector { program, batch } = &self.held;
         [program.as_fd(), batch.as_fd()]
@@ -304,14 +240,14 @@ impl Injector {
             count += 1;
         }
         let (mut start, mut fruitless) = (0, 0);
-        // SAFETY: as above. The program runs within `run` only.
+        // SAFETY: the mapping lives as long as `self`, and is ours alone between calls: the program runs within `run` only.
         unsafe { (&raw mut (*batch).count).write(count as u32) };
         // Each round sends a frame or is counted.
         while start < count {
-            // SAFETY: as above.
+            // SAFETY: as for `count`.
             unsafe { (&raw mut (*batch).next).write(start as u32) };
             let outcome = self.run((count - start) as u32);
-            // SAFETY: as above; volatile, for the program wrote it.
+            // SAFETY: as for `count`; the read is volatile since the program wrote it.
             let next = unsafe { (&raw const (*batch).next).read_volatile() } as usize;
             fruitless = if next > start { 0 } else { fruitless + 1 };
             start = next.clamp(start, count);
@@ -365,23 +301,11 @@ impl Drop for Injector {
 /// Interface number of loopback in every namespace.
 const LOOPBACK: u32 = 1;
 
-pub(super) fn map_batch(map: BorrowedFd<'_>) -> io::Result<NonNull<Batch>> {
-    // The value of a map of one such value. A descriptor of anything smaller is refused, or faults when used: the control plane
-    // is trusted.
-    let address = crate::place::map(map, 0, size_of::<Batch>(), 0)?;
-    NonNull::new(address.cast::<Batch>()).ok_or_else(|| io::Error::other("mmap returned null"))
-}
-
-/// Ends a mapping of [`map_batch`]'s, to which nothing refers any more.
-pub(super) fn unmap_batch(batch: NonNull<Batch>) {
-    // SAFETY: of this length; the caller has it of `map_batch`.
-    unsafe { libc::munmap(batch.as_ptr().cast(), size_of::<Batch>()) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::mem::offset_of;
+    use std::os::fd::OwnedFd;
 
     #[test]
     fn layouts_are_the_programs() {

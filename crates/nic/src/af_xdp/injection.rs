@@ -4,9 +4,10 @@
 //! ahead, a row that is taken back ends its sender at once, and the kernel knows the program throughout: a run of one that is
 //! attached nowhere would patch the kernel's code, at everybody's expense.
 
+use super::batch::{Batch, map_batch, unmap_batch};
 use super::call;
-use super::inject::{Batch, HandedInjector, map_batch, unmap_batch};
 use super::program::load_error;
+use crate::base::random::unpredictable;
 use crate::error::DeviceError;
 use crate::link::{Namespace, set_generic_xdp};
 use aya::maps::{Map, MapData};
@@ -24,7 +25,7 @@ pub const INJECTION_ROWS_MAX: u32 = 4_096;
 /// What a sender's batch takes of the kernel's memory: whole pages.
 pub const INJECTION_BYTES: u64 = (size_of::<Batch>() as u64).next_multiple_of(4_096);
 
-/// The program's text: who goes on with an earlier process's program compares it.
+/// The program's text. A process that goes on with an earlier process's program compares it.
 pub static INJECTION_OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/inject.o"));
 
 /// A sender's batch that is in no row yet.
@@ -37,6 +38,29 @@ impl PreparedBatch {
     /// The number the kernel knows it by, as long as anybody has it.
     pub fn number(&self) -> u32 {
         self.number
+    }
+}
+
+/// What a sender is handed.
+#[derive(Debug)]
+pub struct HandedInjector {
+    /// The program, which is all senders'.
+    pub program: OwnedFd,
+    /// The map with the batch. A process that has it sends by the batch's row.
+    pub batch: OwnedFd,
+}
+
+impl HandedInjector {
+    /// As they travel.
+    pub fn into_descriptors(self) -> [OwnedFd; 2] {
+        [self.program, self.batch]
+    }
+
+    /// As they arrive; `None` if it isn't two.
+    pub fn from_descriptors(mut descriptors: impl Iterator<Item = OwnedFd>) -> Option<HandedInjector> {
+        let handed = HandedInjector { program: descriptors.next()?, batch: descriptors.next()? };
+        // An earlier daemon's were more, and another program's.
+        descriptors.next().is_none().then_some(handed)
     }
 }
 
@@ -136,7 +160,7 @@ impl Injection {
         unmap_batch(mapped);
         key?;
         let devices = self.devices.fd().as_fd();
-        // The device's number is looked up in the namespace of who names it.
+        // The kernel looks the device's number up in the calling thread's namespace.
         namespace.within(|| call::set_device(devices, row, index)).and_then(|done| done).map_err(system)?;
         call::set_map(self.batches.fd().as_fd(), row, batch.map.as_fd()).map_err(system)?;
         let program = self.program.try_clone().map_err(system)?;
@@ -173,11 +197,6 @@ impl Injection {
 
 /// Numbers that nobody guesses.
 fn key() -> io::Result<[u64; 2]> {
-    let mut key = [0u64; 2];
-    let length = size_of_val(&key);
-    // SAFETY: writes at most the length of a live array of integers.
-    match unsafe { libc::getrandom(key.as_mut_ptr().cast(), length, 0) } {
-        count if usize::try_from(count) == Ok(length) => Ok(key),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let bits = u128::from_ne_bytes(unpredictable()?);
+    Ok([bits as u64, (bits >> 64) as u64])
 }

@@ -38,7 +38,7 @@ pub enum Take {
     /// Only these services; the kernel answers ARP, ND and ICMP echo and keeps all other ports. ICMP errors about
     /// packets from these ports are taken too.
     Services(Vec<PortRange>),
-    /// Every frame that arrives, whatever it carries and whoever it is for: a forwarder's rule.
+    /// Every frame that arrives, whatever it carries and wherever it is to go: a forwarder's rule.
     Everything,
 }
 

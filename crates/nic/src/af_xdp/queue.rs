@@ -8,29 +8,26 @@
 //!
 //! A frame is in exactly one of: its pool, a `Frame`, the kernel (fill ring … receive ring), `in_flight`.
 
+use super::batch::{BATCH_FRAMES_MAX, FRAME_BYTES_MIN};
+use super::config::{LINK_HEADER_MAX, RingSizes};
 use super::copies::Copies;
 use super::inject::{self, Injector};
+use super::interface::QueueOpener;
 use super::pace::Pace;
 use super::ring::Producer;
-use super::socket::{BIND_WAIT, Socket, SocketConfig};
-use super::{QueueOpener, RingSizes};
+use super::socket::Socket;
 use crate::error::DeviceError;
 use crate::memory::{Frame, Pool};
-use crate::plan::{FrameMemory, MemoryPlan};
-use crate::vnic::{
-    Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
-};
+use crate::migration::Migrate;
+use crate::plan::FrameMemory;
+use crate::statistics::VnicStatistics;
+use crate::vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use libc::xdp_desc;
 use qanat_wire::ethernet::MacAddress;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::Arc;
 
-/// What the kernel keeps free before received data (`XDP_PACKET_HEADROOM`).
-pub(super) const RECEIVE_HEADROOM: u32 = 256;
-/// Ethernet header and one VLAN tag.
-pub(super) const LINK_HEADER_MAX: u32 = 18;
 /// Frames one packet may consist of: the kernel's `MAX_SKB_FRAGS` + 1.
 const TRANSMIT_BUFFERS_MAX: u8 = 18;
 /// Refill the fill ring when this many entries are free: one shared position update for many frames.
@@ -88,65 +85,6 @@ pub(super) struct Card {
 }
 
 impl AfXdp {
-    pub(super) fn open(opener: QueueOpener, plan: MemoryPlan) -> Result<AfXdp, DeviceError> {
-        let memory = plan.allocate().map_err(memory_error)?;
-        AfXdp::open_in(opener, plan, memory, None)
-    }
-
-    /// As [`open`](AfXdp::open), over memory that the caller made by the plan.
-    pub(super) fn open_over(opener: QueueOpener, plan: MemoryPlan, memory: FrameMemory) -> Result<AfXdp, DeviceError> {
-        AfXdp::open_in(opener, plan, memory, None)
-    }
-
-    /// Opens a queue over given memory; `sharing`: a queue that has registered the same region already.
-    fn open_in(
-        opener: QueueOpener,
-        plan: MemoryPlan,
-        memory: FrameMemory,
-        sharing: Option<&AfXdp>,
-    ) -> Result<AfXdp, DeviceError> {
-        let attachment = Arc::clone(&opener.attachment);
-        let (config, link) = (&attachment.config, &attachment.link);
-        let needs_scatter = link.mtu + LINK_HEADER_MAX > plan.frame_size - RECEIVE_HEADROOM;
-        if needs_scatter && !attachment.scatter {
-            return Err(DeviceError::MtuTooLarge { name: link.name.clone(), mtu: link.mtu });
-        }
-        let scatter = attachment.scatter && (needs_scatter || config.transmit_scatter);
-        let rings = shrink(config.rings, plan);
-        let socket_config = SocketConfig {
-            interface: &link.name,
-            index: link.index,
-            queue: opener.queue,
-            namespace: config.namespace.as_ref(),
-            mode: config.mode,
-            rings,
-            scatter,
-            transmit_checksum: config.transmit_checksum,
-            sharing: sharing.map(|owner| &owner.socket),
-            patience: BIND_WAIT,
-        };
-        let mut lent_count = 0;
-        let shift = plan.frame_size.trailing_zeros();
-        let socket =
-            Socket::open(&socket_config, &memory.region, |fill| lent_count = stock(fill, &memory.receive, shift))?;
-        opener.register(socket.as_fd())?;
-        let is_local = matches!(attachment.driver.as_str(), "veth" | "tun");
-        let card = Card { mac: link.mac, mtu: link.mtu, is_local, scatter };
-        let queue = opener.queue;
-        // Without it (an older kernel, no privileges) everything goes by the ring.
-        let injector = match config.injection
-            && opener.injects
-            && inject::is_injectable(link.mtu)
-            && attachment.driver == "veth"
-        {
-            true => Injector::open(link, config.namespace.as_ref()).ok(),
-            false => None,
-        };
-        let mut queue = AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, Some(opener));
-        queue.use_injector(injector);
-        Ok(queue)
-    }
-
     pub(super) fn use_injector(&mut self, injector: Option<Injector>) {
         // Injected frames have no metadata: their checksums must be whole.
         self.capabilities.transmit_checksum &= injector.is_none();
@@ -309,7 +247,7 @@ impl AfXdp {
         let mut sent = 0;
         // Ends: a call that sends less than it was given is the last.
         while sent < queued {
-            let end = queued.min(sent + inject::BATCH_FRAMES_MAX);
+            let end = queued.min(sent + BATCH_FRAMES_MAX);
             let frames = (sent..end).map(|ahead| {
                 let descriptor = ring.unpublished(self.published.wrapping_add(ahead as u32));
                 (base.wrapping_add(descriptor.addr as usize), descriptor.len)
@@ -423,7 +361,7 @@ impl AfXdp {
             None => true,
         };
         // A packet has an Ethernet header at least.
-        total >= inject::FRAME_BYTES_MIN
+        total >= FRAME_BYTES_MIN
             && length > 0
             && length + self.socket.metadata_bytes as usize <= 1 << self.frame_shift
             && total <= self.capabilities.mtu as usize + LINK_HEADER_MAX as usize
@@ -459,36 +397,10 @@ pub(super) fn stock(fill: &mut Producer<u64>, receive: &Pool, shift: u32) -> u32
     lent_count
 }
 
-/// Opens two queues, of different interfaces as a rule, over one region of frame memory (`XDP_SHARED_UMEM`): a frame
-/// received from either is sent by the other from where it is. Each has the pools of `plan` to itself. The interfaces
-/// may be in different namespaces.
-///
-/// # Errors
-/// Those of [`QueueOpener::open`]; [`DeviceError::System`] where the second device can't use the first one's memory (one
-/// is zero-copy, the other is not): then open each by itself, and frames of one are copied to be sent by the other.
-pub fn open_pair(first: QueueOpener, second: QueueOpener, plan: MemoryPlan) -> Result<(AfXdp, AfXdp), DeviceError> {
-    let (memory, more) = plan.allocate_two().map_err(memory_error)?;
-    let first = AfXdp::open_in(first, plan, memory, None)?;
-    let second = AfXdp::open_in(second, plan, more, Some(&first))?;
-    Ok((first, second))
-}
-
 pub(super) fn memory_error(error: std::io::Error) -> DeviceError {
     match error.kind() {
         std::io::ErrorKind::InvalidInput => DeviceError::Invalid { reason: error.to_string() },
         _ => DeviceError::system("map frame memory", error),
-    }
-}
-
-/// Rings never need more entries than there are frames.
-pub(super) fn shrink(rings: RingSizes, plan: MemoryPlan) -> RingSizes {
-    let fit = |entries: u32| entries.clamp(64, 65_536).next_power_of_two();
-    let sendable = plan.transmit_frames.saturating_add(plan.prepared_frames).saturating_add(plan.receive_frames);
-    RingSizes {
-        fill: rings.fill.min(fit(plan.receive_frames)),
-        receive: rings.receive.min(fit(plan.receive_frames)),
-        transmit: rings.transmit.min(fit(sendable)),
-        completion: rings.completion,
     }
 }
 
@@ -634,7 +546,7 @@ impl Vnic for AfXdp {
         self.socket.is_unbound()
     }
 
-    fn as_af_xdp(&self) -> Option<&AfXdp> {
+    fn migration(&self) -> Option<&dyn Migrate> {
         Some(self)
     }
 

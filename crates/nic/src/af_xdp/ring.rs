@@ -1,6 +1,7 @@
 //! The four rings shared with the kernel (`Documentation/networking/af_xdp.rst`): one producer, one consumer, positions
 //! that run free and are masked at use.
 
+use crate::base::place;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -34,7 +35,7 @@ struct Raw<T> {
 impl<T: Copy> Raw<T> {
     fn map(fd: BorrowedFd<'_>, page: u64, size: u32, offsets: &libc::xdp_ring_offset) -> io::Result<Raw<T>> {
         let length = offsets.desc as usize + size as usize * size_of::<T>();
-        let address = crate::place::map(fd, page, length, libc::MAP_POPULATE)?;
+        let address = place::map(fd, page, length, libc::MAP_POPULATE)?;
         let address = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         // SAFETY: the kernel gave these offsets for this ring: they lie in the mapping, aligned for their types.
         unsafe {

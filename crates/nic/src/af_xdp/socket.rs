@@ -1,8 +1,8 @@
 //! An AF_XDP socket: made, given memory, bound.
 
+use super::config::{Mode, RingSizes};
 use super::ring::{Consumer, Producer};
-use super::{Mode, RingSizes};
-use crate::errno;
+use crate::base::errno;
 use crate::error::DeviceError;
 use crate::link::Namespace;
 use crate::memory::Region;
@@ -18,7 +18,7 @@ pub(super) const BIND_WAIT: Duration = Duration::from_secs(1);
 /// Frames in flight are charged to the send buffer.
 const SEND_BUFFER_BYTES: i32 = 64 << 20;
 
-/// Frames that one sendto takes: after so many whoever sends looks at the clock.
+/// Frames that one `sendto` takes. After so many the sender looks at the clock.
 const KICK_FRAMES_MAX: u32 = 256;
 
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;

@@ -1,6 +1,6 @@
 //! A queue goes on after whoever used it was killed in the middle of it: what the kernel shares of it is sound, and all else is left.
 
-use super::RingSizes;
+use super::config::RingSizes;
 use super::queue::{AfXdp, Card};
 use super::socket::Socket;
 use crate::error::DeviceError;

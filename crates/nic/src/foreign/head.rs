@@ -57,7 +57,7 @@ pub fn skip(socket: BorrowedFd<'_>) {
 /// here: false if descriptors wait in its queue, which would be closed with it.
 pub fn part(socket: BorrowedFd<'_>) -> bool {
     let (yes, length) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
-    // With every message comes who sent it, so that one without bytes is told from the end.
+    // With every message comes its sender, so that one without bytes is told from the end.
     // SAFETY: the option's value is one readable integer.
     unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, (&raw const yes).cast(), length);
@@ -95,7 +95,7 @@ fn peek(socket: BorrowedFd<'_>, buffer: &mut [u8], who: bool) -> Result<Peeked, 
         header.msg_iov = &raw mut vector;
         header.msg_iovlen = 1;
         if who {
-            // For who sent it, and for nothing else.
+            // For the sender, and for nothing else.
             header.msg_control = (&raw mut space).cast();
             header.msg_controllen = libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) as _;
         }

@@ -39,7 +39,7 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 const GROUPS_MAX: usize = 65_536;
 
 /// Has the kernel refuse descriptors that are sent to this Unix socket: the sender is told `EPERM`. Sockets accepted from a
-/// listening one inherit it. Who has the other end can't undo it.
+/// listening one inherit it. The process at the other end can't undo it.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.16.

@@ -32,7 +32,7 @@ pub enum Wanted {
     Nothing,
     /// One memory file, or two.
     Memory,
-    /// One Unix socket, as proof of who has it.
+    /// One Unix socket, as proof that the sender has it.
     Socket,
 }
 

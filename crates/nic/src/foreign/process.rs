@@ -140,7 +140,8 @@ pub(super) fn errno() -> i32 {
 /// # Safety
 /// `T` has none, and any bytes are a value of it.
 unsafe fn bytes_of<T: Copy>(value: &mut T) -> &mut [u8] {
-    // SAFETY: by the caller's promise.
+    // SAFETY: a live value of this size, borrowed mutably. It has no padding and takes any bytes: the function's contract, which its
+    // two callers keep with structures of integers.
     unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast(), size_of::<T>()) }
 }
 
@@ -227,7 +228,7 @@ fn lodge(line: RawFd) -> ! {
         // SAFETY: a process with one thread.
         match unsafe { libc::fork() } {
             0 => porter(line),
-            // Who waits for the porter sees the end of its line.
+            // A process that waits for the porter sees the end of its line.
             _ => close(line),
         }
     }
@@ -343,7 +344,7 @@ fn porter(line: RawFd) -> ! {
             Err(_) | Ok((0, _)) => exit(),
             Ok(_) => {}
         }
-        // Whoever gave it has closed its own by now.
+        // The giver has closed its own by now.
         if buried >= 0 {
             close(std::mem::replace(&mut buried, -1));
         }

@@ -1,6 +1,6 @@
 //! Netlink (RFC 3549), as much as a virtual NIC needs: build a request, send it, read the answers.
 
-use crate::errno;
+use crate::base::errno;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -214,6 +214,22 @@ pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(bytes.get(..end).unwrap_or(&[])).into_owned()
+}
+
+/// `struct ifinfomsg`.
+pub(super) fn interface_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+/// An interface's name as an attribute: with a NUL byte at its end.
+pub(super) fn name_bytes(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! [`Observer`]: looks at one interface again and again, from whatever namespace the thread is in.
 
-use super::interface_header;
-use super::netlink::{self, Message, find, u16_at, u32_at};
+use super::interface::parse_link;
+use super::netlink::{self, Message, find, interface_header, u16_at, u32_at};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -55,7 +55,7 @@ impl Bystander {
         let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &interface_header(self.index, 0, 0));
         let answers = netlink::request_by(&self.route, message).ok()?;
         let answer = answers.first()?;
-        let has_xdp = super::parse_link(answer)?.xdp_program.is_some();
+        let has_xdp = parse_link(answer)?.xdp_program.is_some();
         Some((has_xdp, departures(answer)?))
     }
 }

@@ -1,7 +1,6 @@
 //! XDP programs by descriptor: attaching one to an interface, and asking one about a frame.
 
-use super::interface_header;
-use super::netlink::{Message, request};
+use super::netlink::{Message, interface_header, request};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 

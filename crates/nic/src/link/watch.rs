@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Datagrams of one look: whoever changes links without end delays nobody for longer.
+/// Datagrams of one look. A process that changes links without end delays nobody for longer.
 const DATAGRAMS_MAX: usize = 64;
 /// The kernel's datagrams to a group have one message, of a few kilobytes.
 const DATAGRAM_BYTES_MAX: usize = 32 * 1024;

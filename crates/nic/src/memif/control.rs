@@ -1,6 +1,6 @@
 //! The Unix socket: whole messages, with the descriptors that come with them, within a deadline.
 
-use super::MemifError;
+use super::error::MemifError;
 use super::message::{MESSAGE_LENGTH, Message};
 use std::io;
 use std::mem::MaybeUninit;
@@ -196,17 +196,6 @@ impl Channel {
         }
         Ok((length as usize, descriptors))
     }
-}
-
-/// A silent eventfd.
-pub(super) fn event_fd() -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Whether `fd` is an eventfd: writing to anything else a peer may have sent could block, or do harm.

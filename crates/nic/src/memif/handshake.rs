@@ -1,11 +1,14 @@
 //! Both sides of the handshake: announcements checked as they come, within a deadline, nothing mapped that isn't whole.
 
+use super::config::{MemifConfig, QUEUES_MAX};
 use super::control::{Channel, is_event_fd, wait_for};
+use super::device::MemifDevice;
+use super::error::MemifError;
 use super::link::MemifLink;
 use super::message::{AddRing, Hello, Init, Message, SECRET_LENGTH, VERSION};
 use super::queue::{QueueParts, Side};
 use super::shared::{LOG2_RING_SIZE_MAX, Mapping, SharedRing, ring_length};
-use super::{MemifConfig, MemifDevice, MemifError, QUEUES_MAX};
+use crate::base::event_fd::event_fd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -264,7 +267,7 @@ fn announce(
             let offset = (place * ring_length(log2_size)) as u32;
             let ring = SharedRing::new(Arc::clone(&rings), offset, log2_size)?;
             ring.initialise();
-            let bell = super::control::event_fd().map_err(|error| MemifError::system("make an eventfd", error))?;
+            let bell = event_fd().map_err(|error| MemifError::system("make an eventfd", error))?;
             let add = AddRing { to_master, index, region: 0, offset, log2_size, private_header_length: 0 };
             exchange(channel, &Message::AddRing(add), Some(&bell), deadline)?;
             made.push((ring, bell));

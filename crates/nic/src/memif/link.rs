@@ -1,8 +1,8 @@
 //! What the queues of a connection share: whether it is up, and the end of it.
 
 use super::control::{Channel, ring, silence};
+use super::error::{MemifError, Violation};
 use super::message::Message;
-use super::{MemifError, Violation};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -115,21 +115,14 @@ pub enum Message {
 }
 
 /// Why bytes are no message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Malformed {
-    /// Not 128 bytes.
+    /// They are not 128 bytes.
+    #[error("a message of {0} bytes instead of {MESSAGE_LENGTH}")]
     Length(usize),
-    /// Of no known type.
+    /// The type is unknown.
+    #[error("a message of unknown type {0}")]
     Type(u16),
-}
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Malformed::Length(length) => write!(f, "a message of {length} bytes instead of {MESSAGE_LENGTH}"),
-            Malformed::Type(kind) => write!(f, "a message of unknown type {kind}"),
-        }
-    }
 }
 
 struct Reader<'a>(&'a [u8; MESSAGE_LENGTH]);

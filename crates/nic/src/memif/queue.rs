@@ -3,14 +3,16 @@
 //! A slave's frame is in exactly one of: its pool, a `Frame`, `lent` (posted in the inward ring), `in_flight` (in the
 //! outward ring). Positions this end writes are kept here and never read back from shared memory.
 
+use super::config::MemifConfig;
 use super::control::{ring, silence};
+use super::error::{MemifError, Violation};
 use super::link::MemifLink;
 use super::shared::{Descriptor, Mapping, SharedRing, copy};
-use super::{MemifConfig, MemifError, Violation};
+use crate::base::prefetch::prefetch_at;
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
-use crate::prefetch::prefetch_at;
-use crate::vnic::{Capabilities, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use crate::statistics::VnicStatistics;
+use crate::vnic::{Capabilities, LINK_HEADER_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -22,8 +24,6 @@ use std::sync::atomic::{Ordering, fence};
 const RECEIVE_HEADROOM: usize = 128;
 /// Headroom of frames copied by `transmit`.
 const COPY_HEADROOM: usize = 64;
-/// Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: usize = 18;
 /// Pieces a packet may have, as on other devices.
 const PIECES_MAX: usize = 18;
 /// Empty frames are posted so many at a time.
@@ -71,7 +71,7 @@ impl MemifOpener {
         let capabilities = Capabilities {
             mac: config.mac,
             mtu: config.mtu,
-            // Who sums nothing needs not be told where: `transmit` passes over it.
+            // A sender that sums nothing need not be told where: `transmit` passes over it.
             transmit_checksum: !config.checksums,
             receive_checksum: if config.checksums { ReceiveChecksum::Verify } else { ReceiveChecksum::Trust },
             transmit_buffers_max: 1,

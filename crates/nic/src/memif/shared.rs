@@ -1,7 +1,7 @@
 //! Shared memory: regions, and the rings in them. Whatever is read here was written by a peer who may lie, at any time:
 //! it is copied first and checked then, never read twice.
 
-use super::MemifError;
+use super::error::MemifError;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -35,7 +35,7 @@ pub(super) struct Mapping {
 // SAFETY: the mapping belongs to no thread, and is only accessed through raw pointers by those who have checked that a
 // range of it is theirs.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; no method gives out a reference to the memory.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -75,7 +75,7 @@ impl Mapping {
     }
 
     /// A peer's region, said to be of `length` bytes. Only a memory file that can't shrink is taken: what is cut off a
-    /// mapped file raises SIGBUS in whoever touches it, and that must not be the peer's choice. Nor are huge pages taken:
+    /// mapped file raises SIGBUS when it is touched, and that must not be the peer's choice. Nor are huge pages taken:
     /// a hole punched in them may find none left to fill it.
     pub(super) fn of_peer(file: &OwnedFd, length: u64, length_max: u64) -> Result<Mapping, MemifError> {
         if length == 0 || length > length_max {
@@ -121,7 +121,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by `map` with this length; whoever holds pointers into it holds an Arc of it.
+        // SAFETY: made by `map` with this length; every holder of pointers into it, a `SharedRing` or a queue, has an Arc of it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -130,17 +130,19 @@ impl Drop for Mapping {
 /// before it, which costs less than calling `memcpy` for them.
 ///
 /// # Safety
-/// As of [`std::ptr::copy_nonoverlapping`].
+/// `length` bytes at `from` are readable, as many at `to` are writable, and the two don't overlap, as for
+/// [`std::ptr::copy_nonoverlapping`].
 #[inline(always)]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
     type Block = [u8; 32];
     const BLOCK: usize = size_of::<Block>();
     if !(BLOCK..=4 * BLOCK).contains(&length) {
-        // SAFETY: the caller's.
+        // SAFETY: `length` bytes at `from` are readable and at `to` writable, and the two don't overlap: the function's contract.
         return unsafe { std::ptr::copy_nonoverlapping(from, to, length) };
     }
     let last = length - BLOCK;
-    // SAFETY: each block is within the `length` bytes that the caller vouches for; alignment isn't asked for.
+    // SAFETY: each block is within the `length` bytes, all of which are readable and writable by the function's contract; the accesses
+    // need no alignment.
     let block = |at: usize| unsafe {
         to.add(at).cast::<Block>().write_unaligned(from.add(at).cast::<Block>().read_unaligned())
     };
@@ -161,12 +163,12 @@ pub(super) struct Descriptor {
     pub(super) offset: u32,
 }
 
-/// Bytes of a ring of so many descriptors, a multiple of 128.
+/// Bytes of a ring of 2^`log2_size` descriptors, a multiple of 128.
 pub(super) fn ring_length(log2_size: u8) -> usize {
     RING_HEADER_LENGTH + (DESCRIPTOR_LENGTH << log2_size).next_multiple_of(128)
 }
 
-/// A ring in shared memory. Both ends hold one; who produces and who consumes is the queue's matter.
+/// A ring in shared memory. Both ends hold one. The queue decides which end produces and which consumes.
 pub(super) struct SharedRing {
     mapping: Arc<Mapping>,
     header: NonNull<u8>,
@@ -214,7 +216,7 @@ impl SharedRing {
     #[inline]
     fn field(&self, offset: usize) -> &AtomicU16 {
         // SAFETY: within the header, which lies within the mapping and is aligned to 16; atomics may be shared with
-        // whoever else writes there. The mapping lives as long as self.
+        // the peer, which writes there too. The mapping lives as long as self.
         unsafe { self.header.add(offset).cast::<AtomicU16>().as_ref() }
     }
 

@@ -1,16 +1,22 @@
 //! Two honest ends, then peers that lie: in every message of the handshake, in every field of a ring.
 
-use super::control::{Channel, event_fd};
+use super::control::{self, Channel};
+use super::listener::dial;
 use super::message::{AddRing, Init, Message, SECRET_LENGTH, VERSION};
 use super::shared::{Descriptor, Mapping, SharedRing, ring_length};
 use super::*;
-use crate::random::Random;
+use crate::base::event_fd::event_fd;
+use crate::base::random::Random;
+use crate::plan::MemoryPlan;
 use crate::vnic::{TransmitBuffer, TransmitOptions, Vnic};
 use crate::{Frame, Pool};
+use qanat_wire::ethernet::MacAddress;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

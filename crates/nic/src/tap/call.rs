@@ -1,7 +1,7 @@
 //! `readv` and `writev` as system calls. The library of `qanat run` has functions of these names, which look every descriptor up; here
 //! they would only cost time. `errno` stays what the program's last call left there.
 
-use crate::errno;
+use crate::base::errno;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 

@@ -1,6 +1,7 @@
 //! Making a TAP device.
 
 use super::queue::Tap;
+use crate::base::random::unpredictable;
 use crate::error::DeviceError;
 use crate::link::{self, Bystander, Link, Namespace};
 use crate::plan::{FrameMemory, MemoryPlan};
@@ -103,10 +104,28 @@ pub fn set_persistent(device: BorrowedFd<'_>, stays: bool) -> io::Result<()> {
     }
 }
 
-/// Attaches a descriptor to a device of the calling thread's namespace, and makes that if it is not there.
+/// Makes a TUN device of the calling thread's namespace: whole IP packets, as they are, with nothing before them. Reading its descriptor
+/// waits for a packet. The device is gone when all copies of that are closed, and it is not set up yet.
+///
+/// # Errors
+/// `AlreadyExists`: there is an interface of that name. `EOPNOTSUPP`: this machine has no TUN devices.
+pub fn make_tun(name: &str) -> io::Result<OwnedFd> {
+    request_device(name, libc::IFF_TUN | libc::IFF_TUN_EXCL, 0)
+}
+
+/// Attaches a descriptor to a TAP device of the calling thread's namespace, and makes that if it is not there.
 fn attach(name: &str, more: libc::c_int) -> io::Result<OwnedFd> {
-    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(CONTROL);
+    let device = request_device(name, libc::IFF_TAP | libc::IFF_VNET_HDR | more, libc::O_NONBLOCK)?;
+    // SAFETY: takes a number.
+    if unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(OFFERED)) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(device)
+}
+
+/// A descriptor, opened with `flags`, of a device of the kind that `kind` describes.
+fn request_device(name: &str, kind: libc::c_int, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags | libc::O_CLOEXEC).open(CONTROL);
     let file = file.map_err(|error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
         _ => error,
@@ -116,21 +135,16 @@ fn attach(name: &str, more: libc::c_int) -> io::Result<OwnedFd> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
-    let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | more;
-    request.ifr_ifru.ifru_flags = kind as libc::c_short;
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: a live request with a NUL-terminated name.
     if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
         let error = io::Error::last_os_error();
         // An interface has that name.
-        return Err(if more & libc::IFF_TUN_EXCL != 0 && error.raw_os_error() == Some(libc::EBUSY) {
+        return Err(if kind & libc::IFF_TUN_EXCL != 0 && error.raw_os_error() == Some(libc::EBUSY) {
             io::Error::from_raw_os_error(libc::EEXIST)
         } else {
             error
         });
-    }
-    // SAFETY: takes a number.
-    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(OFFERED)) } < 0 {
-        return Err(io::Error::last_os_error());
     }
     Ok(file.into())
 }
@@ -140,11 +154,7 @@ fn attach(name: &str, more: libc::c_int) -> io::Result<OwnedFd> {
 /// # Errors
 /// What the system says.
 pub fn random_address() -> io::Result<MacAddress> {
-    let mut bytes = [0u8; 6];
-    // SAFETY: live memory of this length.
-    if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len() as isize {
-        return Err(io::Error::last_os_error());
-    }
+    let mut bytes: [u8; 6] = unpredictable()?;
     bytes[0] = bytes[0] & 0xfc | 2;
     Ok(MacAddress(bytes))
 }

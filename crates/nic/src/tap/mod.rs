@@ -1,12 +1,12 @@
-//! [`Tap`]: a TAP device as a [`Vnic`], for peers behind the kernel of this machine.
+//! [`Tap`]: a TAP device as a [`Vnic`](crate::Vnic), for peers behind the kernel of this machine.
 //!
 //! ```text
 //!   kernel ── qanat0 10.77.0.1/24 (a TAP device) ══ descriptor ── the stack, 10.77.0.2
 //! ```
 //!
-//! One `read` or `write` moves one packet, and a packet may be 64 KiB: a header before it ([`header`]) says how it is to be cut, and
+//! One `read` or `write` moves one packet, and a packet may be 64 KiB: a header before it (`header`) says how it is to be cut, and
 //! nobody on this machine cuts it. What the stack sends in segments of one size, one after the other, leaves as one packet
-//! ([`train`]). The device lives as long as its descriptor, so nothing is left behind by whatever ends the process.
+//! (`train`). The device lives as long as its descriptor, so nothing is left behind by whatever ends the process.
 
 mod call;
 mod device;
@@ -14,5 +14,7 @@ mod header;
 mod queue;
 mod train;
 
-pub use device::{HandedTap, TapConfig, TapDevice, create, make, open_persistent, random_address, set_persistent};
+pub use device::{
+    HandedTap, TapConfig, TapDevice, create, make, make_tun, open_persistent, random_address, set_persistent,
+};
 pub use queue::Tap;

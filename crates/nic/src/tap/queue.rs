@@ -7,9 +7,8 @@ use crate::error::DeviceError;
 use crate::link::Bystander;
 use crate::memory::{Frame, Pool};
 use crate::plan::FrameMemory;
-use crate::vnic::{
-    Capabilities, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
-};
+use crate::statistics::VnicStatistics;
+use crate::vnic::{Capabilities, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -99,7 +98,7 @@ impl Tap {
         }
     }
 
-    /// A queue over this one's descriptor and memory, for whoever goes on after this one's owner was killed in the middle of it. This one
+    /// A queue over this one's descriptor and memory, to go on with after this one's owner was killed in the middle of it. This one
     /// must neither be used nor dropped any more. Frames somebody held are nobody's from now on; what was queued is lost.
     ///
     /// # Errors

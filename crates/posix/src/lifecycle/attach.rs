@@ -432,10 +432,8 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
             rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET, flags, None);
         let (here, there) = pair.map_err(Lack::Descriptors)?;
         reader = here.into_raw_fd();
-        let (device, clock) = (
-            Device::Card(qanat::nic::breakdown::metered(vnic), attachment),
-            WorldClock::Machine(MonotonicClock::new()),
-        );
+        let (device, clock) =
+            (Device::Card(qanat::nic::metered(vnic), attachment), WorldClock::Machine(MonotonicClock::new()));
         // In the arena: another program has nothing else of this one's.
         let addresses = addresses.clone();
         let mut world = assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })?;

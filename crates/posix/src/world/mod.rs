@@ -18,4 +18,3 @@ pub(crate) mod script_waiters;
 pub(crate) mod state;
 pub(crate) mod sysctl;
 pub(crate) mod wait;
-pub(crate) mod wire;

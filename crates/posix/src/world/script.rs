@@ -8,8 +8,8 @@ use crate::world::assemble::{AssembleError, Ground, assemble};
 use crate::world::lock::{Guard, lock};
 use crate::world::script_waiters::{Waiter, thread};
 use crate::world::state::{Device, WorldClock};
-use crate::world::wire::Wire;
 use qanat::Time;
+use qanat::nic::{MemoryPlan, Wire};
 use rustix::io::Errno;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -26,6 +26,10 @@ pub struct Setup {
 
 /// How long a woken call may take to come back, before time goes on without it.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The frames of the script's device.
+const FRAMES: MemoryPlan =
+    MemoryPlan { frame_size: 4_096, receive_frames: 8_192, transmit_frames: 2_048, prepared_frames: 0 };
 
 /// The script's own thread.
 static SCRIPT_THREAD: AtomicI32 = AtomicI32::new(0);
@@ -144,7 +148,7 @@ impl Guard {
         let now = self.drive_now();
         let world = &mut **self;
         let Device::Wire(wire) = &mut world.vnic else { return };
-        world.script.left.extend(wire.departed.drain(..).map(|packet| (now, packet)));
+        world.script.left.extend(wire.departed().map(|packet| (now, packet)));
         // What was asked of the link has been answered.
         if wire.has_arrived() {
             self.turn();
@@ -208,7 +212,8 @@ pub(crate) enum ScriptError {
 pub(crate) fn make(wishes: &Wishes) -> Result<(), ScriptError> {
     crate::sys::arena::reserve().map_err(ScriptError::Memory)?;
     crate::world::lock::install(|| {
-        let wire = Wire::new(wishes.mtu as u16).map_err(ScriptError::Packets)?;
+        let memory = FRAMES.allocate().map_err(ScriptError::Packets)?;
+        let wire = Wire::new(wishes.mtu as u16, memory);
         let world = assemble(Ground {
             config: crate::world::sysctl::config(&wishes.addresses),
             device: Device::Wire(Box::new(wire)),

@@ -10,7 +10,7 @@ use crate::live::Printer;
 use crate::signals::{Signals, hangups};
 use clap::ValueEnum;
 use qanat::confine::Places;
-use qanat::nic::{MemoryPlan, Vnic, breakdown};
+use qanat::nic::{MemoryPlan, Vnic, metered};
 use qanat_echo::kernel::{self, KernelMode};
 use qanat_echo::{Figures, RawEcho};
 use std::cell::Cell;
@@ -120,7 +120,7 @@ impl<'a> Bare<'a> {
                 let place = card.place(0);
                 self.echo.announce(&self.echo.address(&place), &place.driver).tell(&self.printer);
             }
-            self.run_on_card(card, breakdown::metered(vnic))
+            self.run_on_card(card, metered(vnic))
         })
     }
 

@@ -5,7 +5,7 @@ use crate::host::addresses::AddressWatch;
 use crate::host::stack_report;
 use crate::log;
 use qanat::nic::memif::MemifLink;
-use qanat::nic::{Vnic, breakdown};
+use qanat::nic::{Vnic, metered};
 use qanat::{Config, Runtime, RuntimeOptions, entropy};
 use qanat_echo::{EchoService, OpenLink, own_mac};
 use std::path::Path;
@@ -32,7 +32,7 @@ pub fn run(bare: &mut Bare<'_>, socket: (&Path, bool), ring: u8, is_raw: bool) -
         let Some(device) = next.map_err(|error| error.to_string())? else { continue };
         let fate = device.link().clone();
         say(bare, &format!("memif: {} is connected", fate.peer()));
-        let vnic = breakdown::metered(device.open().map_err(|error| error.to_string())?);
+        let vnic = metered(device.open().map_err(|error| error.to_string())?);
         match is_raw {
             true => bare.run_in_driver(vnic, |_| fate.is_up())?,
             false => run_stack(bare, vnic, Config::new(own.address, own.length), &fate)?,

@@ -17,7 +17,7 @@ use crate::split::net_core::tenancy::{Tenancy, TenancyParted};
 use crate::split::net_core::tenant::parting::Belongings;
 use bytes::Bytes;
 use qanat_control::net_core::CardOrder;
-use qanat_nic::af_xdp::Parted as QueueParted;
+use qanat_nic::migration::ImportedQueue;
 use qanat_nic::{LendableFiles, MemoryPlan, Time, snapshot as frames};
 use qanat_stack::{Config, Stack, snapshot};
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ impl Card {
     pub(crate) fn part(&self) -> Result<Vec<u8>, String> {
         let handed = self.handed.as_ref().ok_or("it is not the daemon's")?;
         let tenancy = self.tenancy.as_ref().ok_or("its service has not come yet")?;
-        let queue = self.vnic.as_af_xdp().ok_or("its device is this process's own")?;
+        let queue = self.vnic.migration().ok_or("its device is this process's own")?;
         let head = Head {
             config: self.config.clone(),
             plan: self.plan,
@@ -102,7 +102,7 @@ impl Card {
         frames::writing(&pools, |missing| {
             let mut bytes = snapshot::write(&head).map_err(fault)?;
             bytes.extend(write_tenancy(tenancy).map_err(fault)?);
-            bytes.extend(snapshot::write(&queue.part(missing)?).map_err(fault)?);
+            bytes.extend(snapshot::write(&queue.export(missing).map_err(|error| error.to_string())?).map_err(fault)?);
             match missing(1).len() + missing(3).len() {
                 0 => Ok(bytes),
                 lost => Err(format!("{lost} frames are nobody's")),
@@ -115,7 +115,7 @@ impl Card {
         let (handed, tenancy) = (self.handed.as_ref()?, self.tenancy.as_ref()?);
         Some(Belonging {
             card: [handed.handle.as_fd(), self.received.as_fd(), handed.rest.as_fd(), self.copies.file()],
-            queue: self.vnic.as_af_xdp()?.descriptors(),
+            queue: self.vnic.migration()?.descriptors(),
             services: tenancy.tenants().map(|tenant| tenant.descriptors()).collect(),
         })
     }
@@ -149,7 +149,7 @@ impl Card {
         let pools = [&memory.receive, &memory.transmit, &memory.prepared, copies.pool()];
         let (tenancy, device) = frames::reading(&pools, || {
             let (tenancy, rest) = read_tenancy(rest, &taken, seats, head.plan.receive_frames, &copies)?;
-            Ok((tenancy, snapshot::read::<QueueParted>(rest)?.0))
+            Ok((tenancy, snapshot::read::<ImportedQueue>(rest)?.0))
         })
         .map_err(fault)?;
         let order = head.order;

@@ -1,6 +1,23 @@
-//! A small seeded generator for what does faults: the same seed gives the same faults on every machine and version.
+//! Random numbers: a small seeded generator for what does faults, and the kernel's for what nobody may guess.
 
-/// xoshiro256** (Blackman, Vigna), seeded through splitmix64.
+use std::io;
+
+/// Bytes that nobody can guess, from the kernel.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn unpredictable<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0u8; N];
+    // SAFETY: writes at most the length of a live array.
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
+        count if usize::try_from(count) == Ok(N) => Ok(bytes),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A seeded generator: the same seed gives the same numbers on every machine and version.
+///
+/// It is xoshiro256** (Blackman, Vigna), seeded through splitmix64.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],

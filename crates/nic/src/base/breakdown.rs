@@ -5,9 +5,6 @@
 //! much of it as falls into the phase itself and as much as falls into the one around it, and is subtracted. Turns in which
 //! nothing came are forgotten.
 
-use crate::memory::Frame;
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
-
 /// A part of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
@@ -70,60 +67,6 @@ pub struct Breakdown {
     pub phases_ns: Vec<(Phase, f64)>,
     /// What was taken off, nanoseconds.
     pub own_cost_ns: f64,
-}
-
-/// `vnic`, its calls charged to the driver's phases.
-pub fn metered<V: Vnic>(vnic: V) -> Metered<V> {
-    Metered { vnic }
-}
-
-/// See [`metered`].
-pub struct Metered<V: Vnic> {
-    vnic: V,
-}
-
-impl<V: Vnic> Metered<V> {
-    /// The device itself.
-    pub fn device(&self) -> &V {
-        &self.vnic
-    }
-}
-
-impl<V: Vnic> Vnic for Metered<V> {
-    fn capabilities(&self) -> Capabilities {
-        self.vnic.capabilities()
-    }
-
-    #[inline]
-    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
-        let _driver = span(Phase::DriverIn);
-        self.vnic.receive(frames, frames_max)
-    }
-
-    #[inline]
-    fn transmit_room(&mut self) -> usize {
-        let _driver = span(Phase::DriverOut);
-        self.vnic.transmit_room()
-    }
-
-    fn batch_room(&mut self) -> usize {
-        let _driver = span(Phase::DriverOut);
-        self.vnic.batch_room()
-    }
-
-    #[inline]
-    fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
-        let _driver = span(Phase::DriverOut);
-        self.vnic.transmit(buffer, options)
-    }
-
-    #[inline]
-    fn flush(&mut self) {
-        let _driver = span(Phase::DriverOut);
-        self.vnic.flush();
-    }
-
-    crate::vnic::leave_to_inner!(vnic);
 }
 
 #[cfg(not(feature = "breakdown"))]
@@ -216,7 +159,7 @@ mod meter {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn cycles() -> u64 {
-        use crate::time::{Clock, MonotonicClock};
+        use crate::base::time::{Clock, MonotonicClock};
         thread_local!(static CLOCK: MonotonicClock = MonotonicClock::new());
         CLOCK.with(|clock| clock.now().as_nanos())
     }

@@ -9,7 +9,7 @@ pub(crate) fn kept<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: this thread's own word, which lives as long as the thread.
     let before = unsafe { *libc::__errno_location() };
     let outcome = call();
-    // SAFETY: as above.
+    // SAFETY: this thread's own word, as when it was read.
     unsafe { *libc::__errno_location() = before };
     outcome
 }

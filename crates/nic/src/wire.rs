@@ -1,55 +1,55 @@
-//! A device whose other end is a script: IP packets without Ethernet headers go in and out, and every neighbour there may be
+//! [`Wire`]: a device whose other end is a script. IP packets without Ethernet headers go in and out, and every neighbour there may be
 //! answers for itself.
 
-use qanat::Frame;
-use qanat::nic::{
-    Capabilities, FrameMemory, MemoryPlan, Pool, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
-};
-use qanat::wire::ethernet::{EtherType, MacAddress};
-use qanat::wire::{arp, checksum};
+use crate::memory::{Frame, Pool};
+use crate::plan::FrameMemory;
+use crate::statistics::VnicStatistics;
+use crate::vnic::{Capabilities, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_wire::ethernet::{EtherType, MacAddress};
+use qanat_wire::{arp, checksum};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 const OWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const NEIGHBOUR: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const ETHERNET: usize = 14;
-const FRAME_SIZE: u32 = 4_096;
 /// ICMPv6's next header, and where in a packet without extension headers its message is.
 const ICMPV6: u8 = 58;
 const IPV6_HEADER: usize = 40;
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 
-pub(crate) struct Wire {
+/// A device whose other end is its owner: a script, or a test. Both ends are in one thread.
+pub struct Wire {
     memory: FrameMemory,
     mtu: u16,
     /// Frames on their way in.
     arrived: VecDeque<Vec<u8>>,
     /// IP packets that have left.
-    pub(crate) departed: Vec<Vec<u8>>,
+    departed: Vec<Vec<u8>>,
     statistics: VnicStatistics,
 }
 
 impl Wire {
-    pub(crate) fn new(mtu: u16) -> std::io::Result<Wire> {
-        let plan =
-            MemoryPlan { frame_size: FRAME_SIZE, receive_frames: 8_192, transmit_frames: 2_048, prepared_frames: 0 };
-        Ok(Wire {
-            memory: plan.allocate()?,
-            mtu,
-            arrived: VecDeque::new(),
-            departed: Vec::new(),
-            statistics: VnicStatistics::default(),
-        })
+    /// A device with this MTU, over these frames.
+    pub fn new(mtu: u16, memory: FrameMemory) -> Wire {
+        let (arrived, departed) = (VecDeque::new(), Vec::new());
+        Wire { memory, mtu, arrived, departed, statistics: VnicStatistics::default() }
     }
 
-    /// An IP packet of somebody's arrives.
-    pub(crate) fn arrive(&mut self, packet: &[u8]) {
+    /// Lets an IP packet arrive.
+    pub fn arrive(&mut self, packet: &[u8]) {
         let is_six = packet.first().is_some_and(|first| first >> 4 == 6);
         self.put(if is_six { EtherType::IPV6 } else { EtherType::IPV4 }, packet);
     }
 
-    pub(crate) fn has_arrived(&self) -> bool {
+    /// Takes the IP packets that have left, in order.
+    pub fn departed(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        self.departed.drain(..)
+    }
+
+    /// Whether something has arrived that was not received yet.
+    pub fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
 
@@ -58,7 +58,7 @@ impl Wire {
         self.arrived.push_back([header.as_slice(), payload].concat());
     }
 
-    /// Sorts what the stack sends: questions for neighbours are answered, and everything else has left.
+    /// Sorts what the stack sends: a question for a neighbour is answered, everything else has left.
     fn take(&mut self, frame: &[u8]) {
         let Some((header, payload)) = frame.split_at_checked(ETHERNET) else { return };
         match [header[12], header[13]].map(u16::from) {
@@ -111,14 +111,15 @@ impl Vnic for Wire {
     }
 
     fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
+        let frame_size = self.memory.region.frame_size() as usize;
         let mut taken = 0;
         while let Some(packet) = self.arrived.front() {
-            let pieces = packet.len().div_ceil(FRAME_SIZE as usize).max(1);
+            let pieces = packet.len().div_ceil(frame_size).max(1);
             if taken + pieces > frames_max || self.memory.receive.free_count() < pieces as u32 {
                 break;
             }
             let Some(packet) = self.arrived.pop_front() else { break };
-            let mut rest = packet.chunks(FRAME_SIZE as usize).peekable();
+            let mut rest = packet.chunks(frame_size).peekable();
             while let Some(piece) = rest.next() {
                 let Some(mut frame) = self.memory.receive.allocate(0) else { break };
                 if frame.append_bytes(piece).is_some() {

@@ -1,5 +1,5 @@
-//! Memory that another process can have at the same addresses: what a device is made of, for who hands it on together with all
-//! that points into it.
+//! Memory that another process can have at the same addresses: what a device is made of, so that it can be handed on together with
+//! everything that points into it.
 //!
 //! Between [`begin`] and [`end`] devices are mapped from an address on that is out of the way of others, and each mapping is noted
 //! with the file behind it. [`Place::map`] repeats it elsewhere.
@@ -30,7 +30,7 @@ thread_local! {
     static PLACES: RefCell<Option<Places>> = const { RefCell::new(None) };
 }
 
-/// From here on this thread's devices are mapped at `address` and behind it, if nothing else is there.
+/// From now on this thread's devices are mapped at `address` and behind it, if nothing else is there.
 pub fn begin(address: usize) {
     PLACES.set(Some(Places { next: address, made: Vec::new() }));
 }
@@ -45,7 +45,7 @@ pub(crate) fn is_on() -> bool {
     PLACES.with_borrow(Option::is_some)
 }
 
-/// Maps `length` bytes of a file, shared, readable and writable; where, is the kernel's choice or [`begin`]'s.
+/// Maps `length` bytes of a file, shared, readable and writable. After [`begin`] it chooses the address; otherwise the kernel does.
 pub(crate) fn map(file: BorrowedFd<'_>, offset: u64, length: usize, flags: i32) -> io::Result<*mut libc::c_void> {
     let wish = PLACES.with_borrow(|places| places.as_ref().map_or(0, |places| places.next));
     let copy = is_on().then(|| file.try_clone_to_owned()).transpose()?;
@@ -87,12 +87,13 @@ impl Extent {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let wished = std::ptr::without_provenance_mut(self.address);
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: who calls it has put a mapping of its own there, and nobody refers to that.
+        // SAFETY: the extent is of a mapping that this process has had there (`Place::map`), and which something else of this process's
+        // has replaced: the caller has put that there, and holds no reference into it.
         let address = unsafe { libc::mmap(wished, self.length, protection, flags, self.file, self.offset as i64) };
         if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// For another program of this process's, which [reads](Extent::read) it.
+    /// The numbers as text, for another program of this process's that [reads](Extent::read) it.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{} {} {} {}", self.address, self.length, self.offset, self.file)
@@ -114,7 +115,7 @@ impl Place {
         Extent { address: self.address, length: self.length, offset: self.offset, file: self.file.as_raw_fd() }
     }
 
-    /// Maps the same here: what has pointers into it is as good in this process.
+    /// Maps the same memory here at the same address, so that pointers into it are as good in this process.
     ///
     /// # Errors
     /// `EEXIST`: something else is there; else what `mmap` says.

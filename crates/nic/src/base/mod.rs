@@ -1,0 +1,9 @@
+//! What drivers and middleware stand on, none of it about packets: time, randomness, `errno`, mapped memory, counters.
+
+pub mod breakdown;
+pub(crate) mod errno;
+pub(crate) mod event_fd;
+pub mod place;
+pub(crate) mod prefetch;
+pub(crate) mod random;
+pub(crate) mod time;

@@ -1,0 +1,126 @@
+//! Both ends' beginning: the socket a master listens on, and how a slave gets to it.
+
+use super::config::MemifConfig;
+use super::control;
+use super::device::MemifDevice;
+use super::error::MemifError;
+use super::handshake;
+use crate::left_socket::is_left_behind;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A master's socket. Removed when dropped.
+#[derive(Debug)]
+pub struct MemifListener {
+    config: MemifConfig,
+    socket: OwnedFd,
+}
+
+impl MemifListener {
+    /// Listens on the configured socket. One that a program left behind is replaced.
+    ///
+    /// # Errors
+    /// [`MemifError::Occupied`], [`MemifError::Socket`], [`MemifError::Invalid`].
+    pub fn bind(config: MemifConfig) -> Result<MemifListener, MemifError> {
+        handshake::check_config(&config)?;
+        let path = &config.socket;
+        let fail = |what, source| MemifError::Socket { path: path.clone(), what, source };
+        let (address, length) = control::address(path)?;
+        let socket = control::new_socket().map_err(|error| fail("make it", error))?;
+        let bind = || {
+            // SAFETY: a live address of the length given.
+            match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let mut bound = bind();
+        if bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+            if dial(path).is_ok() {
+                return Err(MemifError::Occupied { path: path.clone() });
+            }
+            if is_left_behind(path) {
+                bound = std::fs::remove_file(path).and_then(|()| bind());
+            }
+        }
+        bound.map_err(|error| fail("bind to it", error))?;
+        // SAFETY: takes no pointers.
+        if unsafe { libc::listen(socket.as_raw_fd(), 16) } != 0 {
+            return Err(fail("listen on it", io::Error::last_os_error()));
+        }
+        Ok(MemifListener { config, socket })
+    }
+
+    /// Waits for a slave, at most `timeout`, and shakes hands with it. A listener may accept again and again. A slave that connects is
+    /// kept waiting until then.
+    ///
+    /// # Errors
+    /// [`MemifError::Silent`] if no slave came; else what was wrong with the one that came. The caller may accept the next.
+    pub fn accept(&self, timeout: Option<Duration>) -> Result<MemifDevice, MemifError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        if !handshake::await_peer(&self.socket, deadline)? {
+            return Err(MemifError::Silent);
+        }
+        // SAFETY: no address is asked for.
+        let fd = unsafe {
+            libc::accept4(
+                self.socket.as_raw_fd(),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            )
+        };
+        if fd < 0 {
+            return Err(MemifError::system("accept a memif peer", io::Error::last_os_error()));
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        handshake::greet(unsafe { OwnedFd::from_raw_fd(fd) }, &self.config)
+    }
+
+    /// A descriptor that polls readable when a slave waits.
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for MemifListener {
+    fn drop(&mut self) {
+        // Gone already, or not ours any more: nothing to be done.
+        let _ = std::fs::remove_file(&self.config.socket);
+    }
+}
+
+/// A connection to the socket at `path`.
+pub(super) fn dial(path: &Path) -> Result<OwnedFd, MemifError> {
+    let (address, length) = control::address(path)?;
+    let fail = |what, source| MemifError::Socket { path: path.to_owned(), what, source };
+    let socket = control::new_socket().map_err(|error| fail("make it", error))?;
+    // SAFETY: a live address of the length given.
+    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
+        return Err(fail("connect to it", io::Error::last_os_error()));
+    }
+    Ok(socket)
+}
+
+/// Connects to a master as its slave. While nobody listens, it tries again for `patience`.
+///
+/// # Errors
+/// [`MemifError::Socket`] if there is no master; else what was wrong with it.
+pub fn connect(config: &MemifConfig, patience: Duration) -> Result<MemifDevice, MemifError> {
+    handshake::check_config(config)?;
+    let deadline = Instant::now() + patience;
+    loop {
+        match dial(&config.socket) {
+            Ok(socket) => return handshake::introduce(socket, config),
+            Err(MemifError::Socket { source, .. })
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
