@@ -10,11 +10,9 @@
 mod attachment;
 pub mod confine;
 mod entropy;
-mod lifetime;
-mod linked;
+mod linked_commands;
 mod runtime;
 mod service;
-mod spin;
 pub mod split;
 mod wait_set;
 
@@ -32,7 +30,6 @@ pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{self as stack, AddressState, Config, DuplicateAddressDetection};
 pub use qanat_wire as wire;
-pub use runtime::{Runtime, RuntimeError, RuntimeOptions, StopHandle};
+pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
-pub use spin::SpinPolicy;
 pub use wait_set::{Doorbell, WaitSet};

@@ -1,12 +1,13 @@
 //! [`Service`]: one event handler; [`Context`]: where its commands go.
 
-use crate::linked::Linked;
-use crate::split::Remotes;
-use crate::{
-    Block, Bytes, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions,
-    ListenerId, Pool, Setting, Source, Time, TimerId, UdpSocketId,
+use crate::linked_commands::Linked;
+use crate::split::service::remotes::Remotes;
+use bytes::Bytes;
+use qanat_api::{
+    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions, ListenerId,
+    Setting, Source, TimerId, UdpSocketId,
 };
-use qanat_nic::{Capabilities, Vnic};
+use qanat_nic::{Capabilities, Pool, Time, Vnic};
 use qanat_stack::Stack;
 use std::net::SocketAddr;
 use std::rc::Rc;
