@@ -46,10 +46,9 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
-    /// Why not, if the two were built otherwise.
-    pub(crate) fn mismatch(&self) -> Option<String> {
-        (self.version != VERSION || self.layout != abi_layout())
-            .then(|| format!("service of version {}, net core of {VERSION}: use one build of both", self.version))
+    /// Whether the two were built alike.
+    pub(crate) fn is_of_this_build(&self) -> bool {
+        self.version == VERSION && self.layout == abi_layout()
     }
 }
 

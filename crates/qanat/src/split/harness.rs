@@ -3,10 +3,11 @@
 
 use crate::service::Service;
 use crate::split::handshake::Attached;
+use crate::split::memory::Extent;
 use crate::split::net_core::accept::AcceptPolicy;
 use crate::split::net_core::lending::{COPY_BYTES, Copies};
 use crate::split::net_core::tenancy::Tenancy;
-use crate::split::net_core::tenant::{Extent, Tenant};
+use crate::split::net_core::tenant::Tenant;
 use crate::split::service::link::Link;
 use crate::split::service::options::SplitOptions;
 use crate::split::service::runtime::SplitRuntime;

@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 pub(crate) mod error;
+pub(crate) mod leave;
 pub(crate) mod link;
 pub(crate) mod options;
 pub(crate) mod placement;
