@@ -141,7 +141,7 @@ impl Bench {
     /// One turn of everybody's.
     fn turn(&mut self) -> Result<(), String> {
         let now = self.clock.now();
-        self.service.turn(now, &mut self.device)?;
+        self.service.turn(now, &mut self.device).map_err(|cut_off| cut_off.to_string())?;
         while let Some(event) = self.service.hear() {
             self.on_event(event);
         }

@@ -3,7 +3,7 @@
 
 use crate::cards::uplink::Uplink;
 use crate::error::DaemonError;
-use crate::policy::{Policy, parse_processors};
+use crate::policy::{DEFAULT_GROUP, Policy, parse_processors};
 use qanat_nic::link;
 use std::net::{SocketAddr, TcpListener};
 
@@ -26,7 +26,7 @@ pub fn can_start(policy: &Policy, own: Option<SocketAddr>) -> Result<(), DaemonE
 /// What a policy names that there isn't; a daemon starts without it.
 pub fn missing(policy: &Policy) -> Vec<String> {
     let mut all = Vec::new();
-    if policy.group != Policy::default().group && policy.socket_group().is_ok_and(|group| group.is_none()) {
+    if policy.group != DEFAULT_GROUP && policy.socket_group().is_ok_and(|group| group.is_none()) {
         all.push(format!(
             "there is no group {}, so only root can ask the daemon: `groupadd --system {0}`",
             policy.group

@@ -30,7 +30,6 @@ use qanat_nic::tap::{self, TapConfig, TapDevice};
 use qanat_nic::veth::{self, Veth, VethConfig};
 use qanat_nic::{DeviceError, LendableFiles, MemoryPlan, Queue};
 use qanat_stack::{Autoconfiguration, Config, DuplicateAddressDetection};
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
@@ -41,16 +40,20 @@ const VNIC_ADDRESSES_MAX: usize = 16;
 const BESIDE_ATTEMPTS: usize = 64;
 
 /// Why there is no VNIC.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
     /// The device refused; its message has the remedy.
-    Device(DeviceError),
+    #[error("{0}")]
+    Device(#[from] DeviceError),
     /// The routing table could not be asked.
-    Route(io::Error),
+    #[error("no route: {0}; check the address and `ip route get`")]
+    Route(#[source] io::Error),
     /// The target is this machine itself.
+    #[error("{0} is this machine's own address, which no network card leads to; use kernel sockets (--kernel)")]
     Loopback(IpAddr),
     /// The interface has no address of the target's family to neighbour on.
+    #[error("interface {interface} has no address near {target}; name one with --source ADDRESS")]
     NoPrefix {
         /// The interface.
         interface: String,
@@ -58,48 +61,16 @@ pub enum AttachError {
         target: IpAddr,
     },
     /// The control plane did not do it; its message has the remedy.
-    Control(ClientError),
+    #[error("{0}")]
+    Control(#[from] ClientError),
     /// On a real network addresses are not to be guessed.
+    #[error(
+        "{interface} leads to a real network, where addresses are not to be guessed: name a free one with --source ADDRESS"
+    )]
     SourceNeeded {
         /// The interface.
         interface: String,
     },
-}
-
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AttachError::Device(error) => error.fmt(f),
-            AttachError::Control(error) => error.fmt(f),
-            AttachError::Route(error) => write!(f, "no route: {error}; check the address and `ip route get`"),
-            AttachError::Loopback(target) => write!(
-                f,
-                "{target} is this machine's own address, which no network card leads to; use kernel sockets (--kernel)"
-            ),
-            AttachError::NoPrefix { interface, target } => {
-                write!(f, "interface {interface} has no address near {target}; name one with --source ADDRESS")
-            }
-            AttachError::SourceNeeded { interface } => write!(
-                f,
-                "{interface} leads to a real network, where addresses are not to be guessed: name a free one with \
-                 --source ADDRESS"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for AttachError {}
-
-impl From<DeviceError> for AttachError {
-    fn from(error: DeviceError) -> AttachError {
-        AttachError::Device(error)
-    }
-}
-
-impl From<ClientError> for AttachError {
-    fn from(error: ClientError) -> AttachError {
-        AttachError::Control(error)
-    }
 }
 
 /// The stack's configuration, as far as it is the same wherever the card comes from.
@@ -145,7 +116,7 @@ enum Device {
     /// Ours; the veth device is kept with it.
     Own(Interface, #[allow(dead_code, reason = "kept for its drop")] Option<Veth>),
     /// The daemon's.
-    Handed(VnicHandle),
+    Daemon(VnicHandle),
     /// A TAP device of ours.
     Tap(TapDevice),
 }
@@ -153,7 +124,7 @@ enum Device {
 impl Attachment {
     /// Gives a daemon's device up for everybody who has it, in whatever process; another stays as long as somebody does.
     pub fn give_up(&self) {
-        if let Device::Handed(handle) = &self.device {
+        if let Device::Daemon(handle) = &self.device {
             handle.give_up();
         }
     }
@@ -289,7 +260,7 @@ impl Attachment {
         }
         let (interface, mtu) = (status.interface.clone(), status.mtu);
         let driver = status.driver.clone();
-        Ok(Attachment { device: Device::Handed(vnic), config, interface, driver, mtu })
+        Ok(Attachment { device: Device::Daemon(vnic), config, interface, driver, mtu })
     }
 
     /// Attaches a client to the interface that leads to `target`, beside the kernel, with addresses of its own:
@@ -437,10 +408,10 @@ impl Attachment {
     pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<Queue, AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
-            Device::Handed(vnic) if is_tap(vnic) => {
+            Device::Daemon(vnic) if is_tap(vnic) => {
                 return Ok(vnic.open_tap(queue, plan.allocate().map_err(no_memory)?)?.into());
             }
-            Device::Handed(vnic) => return Ok(vnic.open_queue(queue, plan)?.into()),
+            Device::Daemon(vnic) => return Ok(vnic.open_queue(queue, plan)?.into()),
             Device::Tap(device) => return Ok(device.open(plan)?.into()),
         };
         Ok(opener(interface, queue)?.open(plan)?.into())
@@ -455,11 +426,11 @@ impl Attachment {
     pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<Queue, AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
-            Device::Handed(vnic) if is_tap(vnic) => {
+            Device::Daemon(vnic) if is_tap(vnic) => {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
                 return Ok(vnic.open_tap(queue, memory)?.into());
             }
-            Device::Handed(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?.into()),
+            Device::Daemon(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?.into()),
             Device::Tap(device) => {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
                 return Ok(device.open_over(memory)?.into());
@@ -476,11 +447,11 @@ impl Attachment {
     pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(Queue, LendableFiles), AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
-            Device::Handed(vnic) if is_tap(vnic) => {
+            Device::Daemon(vnic) if is_tap(vnic) => {
                 let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
                 return Ok((vnic.open_tap(queue, memory)?.into(), files));
             }
-            Device::Handed(vnic) => {
+            Device::Daemon(vnic) => {
                 let (queue, files) = vnic.open_lendable_queue(queue, plan)?;
                 return Ok((queue.into(), files));
             }
@@ -512,7 +483,7 @@ impl Attachment {
     pub fn vnic(&self) -> Option<&VnicHandle> {
         match &self.device {
             Device::Own(..) | Device::Tap(_) => None,
-            Device::Handed(vnic) => Some(vnic),
+            Device::Daemon(vnic) => Some(vnic),
         }
     }
 
@@ -520,7 +491,7 @@ impl Attachment {
     pub fn verdicts(&self) -> Option<Verdicts> {
         match &self.device {
             Device::Own(interface, _) => interface.verdicts().ok(),
-            Device::Handed(_) | Device::Tap(_) => None,
+            Device::Daemon(_) | Device::Tap(_) => None,
         }
     }
 

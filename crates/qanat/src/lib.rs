@@ -1,20 +1,110 @@
-//! The native API: a [`Service`] gets events and issues commands through its [`Context`]; a [`Runtime`] places it.
+//! The native API: a [`Service`] gets events and issues commands through its [`Context`]; a [`Runtime`] runs it.
 //!
 //! ```text
 //!  device ──receive──▶ stack ──Event──▶ Service::handle ──command──▶ stack ──transmit──▶ device
 //! ```
-//! A service compiled once runs in any placement (DESIGN §2). This crate has the *linked* placement: stack, driver and
-//! service in one thread, run to completion, asleep when idle.
+//! A service is written once and runs in either placement. In the *linked* placement, stack, driver and service are in one thread,
+//! which sleeps when it has nothing to do. In the *split* placement ([`split`]), the stack is in another process, a net core.
+//!
+//! # A whole service
+//!
+//! This one sends back whatever comes on TCP port 7. A second service connects to it, and the two talk over a pair of devices in
+//! memory. On a real card only the device is another: see [`Attachment`].
+//!
+//! ```
+//! use qanat::nic::{MemoryPlan, PairConfig, pair};
+//! use qanat::{Bytes, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service};
+//! use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+//!
+//! const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+//! const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 3));
+//!
+//! struct Echo;
+//!
+//! impl Service for Echo {
+//!     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+//!         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7));
+//!         context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+//!     }
+//!
+//!     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+//!         // A refused command means that the peer is gone. Then there is nobody to answer.
+//!         match event {
+//!             Event::Data { connection, chunk } => {
+//!                 let copy = Bytes::copy_from_slice(chunk.bytes());
+//!                 // What was received is given back, so that the peer may send more.
+//!                 context.consume(connection, chunk);
+//!                 let _ = context.send(connection, copy);
+//!             }
+//!             Event::PeerClosed { connection } => _ = context.close(connection),
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//!
+//! #[derive(Default)]
+//! struct Caller {
+//!     heard: Vec<u8>,
+//! }
+//!
+//! impl Service for Caller {
+//!     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+//!         let server = SocketAddr::from((SERVER, 7));
+//!         context.connect(server, ConnectOptions::default()).map(drop).map_err(|error| error.to_string())
+//!     }
+//!
+//!     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+//!         match event {
+//!             Event::Connected { connection } => {
+//!                 context.send(connection, Bytes::from_static(b"hello")).expect("room for five bytes");
+//!             }
+//!             Event::Data { connection, chunk } => {
+//!                 self.heard.extend_from_slice(chunk.bytes());
+//!                 context.consume(connection, chunk);
+//!             }
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (left, right) = pair(PairConfig::default())?;
+//! let plan = MemoryPlan { frame_size: 2_048, receive_frames: 64, transmit_frames: 64, prepared_frames: 0 };
+//! // The seed must be unpredictable on a real network: see `qanat::entropy`.
+//! let mut server = Runtime::new(Box::new(left.open(plan)?), Config::new(SERVER, 24), [1; 32]);
+//! let mut client = Runtime::new(Box::new(right.open(plan)?), Config::new(CLIENT, 24), [2; 32]);
+//! let (mut echo, mut caller) = (Echo, Caller::default());
+//! server.start(&mut echo)?;
+//! client.start(&mut caller)?;
+//! // A program calls `Runtime::run`, which takes turns until it is asked to stop.
+//! while caller.heard.len() < 5 {
+//!     server.turn(&mut echo);
+//!     client.turn(&mut caller);
+//! }
+//! assert_eq!(caller.heard, b"hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is where
+//!
+//! | for | there are |
+//! |---|---|
+//! | writing a service | [`Service`], [`Context`] with its [`Commands`], [`Event`], [`Setting`], handles, [`Chunk`], [`Block`] |
+//! | testing one without a stack | [`double`]: it notes commands, and the test makes the events |
+//! | running one | [`Runtime`], [`RuntimeOptions`], [`StopHandle`], [`Doorbell`], [`WaitSet`] |
+//! | getting a card | [`AttachOptions`], [`Attachment`]; from the daemon by [`control`] |
+//! | a stack in another process | [`split`] |
+//! | giving up rights | [`confine`] |
+//! | driving stack and device by hand | the crates below: [`nic`], [`stack`], [`wire`] |
 #![forbid(unsafe_code)]
 
 mod attachment;
 pub mod confine;
 mod entropy;
-mod lifetime;
-mod linked;
+mod linked_commands;
 mod runtime;
 mod service;
-mod spin;
 pub mod split;
 mod wait_set;
 
@@ -32,7 +122,6 @@ pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{self as stack, AddressState, Config, DuplicateAddressDetection};
 pub use qanat_wire as wire;
-pub use runtime::{Runtime, RuntimeError, RuntimeOptions, StopHandle};
+pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
-pub use spin::SpinPolicy;
 pub use wait_set::{Doorbell, WaitSet};

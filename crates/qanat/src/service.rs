@@ -1,12 +1,13 @@
 //! [`Service`]: one event handler; [`Context`]: where its commands go.
 
-use crate::linked::Linked;
-use crate::split::Remotes;
-use crate::{
-    Block, Bytes, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions,
-    ListenerId, Pool, Setting, Source, Time, TimerId, UdpSocketId,
+use crate::linked_commands::Linked;
+use crate::split::service::remotes::Remotes;
+use bytes::Bytes;
+use qanat_api::{
+    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions, ListenerId,
+    Setting, Source, TimerId, UdpSocketId,
 };
-use qanat_nic::{Capabilities, Vnic};
+use qanat_nic::{Capabilities, Pool, Time, Vnic};
 use qanat_stack::Stack;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,55 +18,58 @@ pub trait Service {
     /// Called once before any event: the place to listen, connect and set timers.
     ///
     /// # Errors
-    /// A message for the user; the runtime stops with it.
+    /// A message for the user. The runtime stops with it.
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String>;
 
     /// Called for every event, in order.
     fn handle(&mut self, event: Event, context: &mut Context<'_>);
 
-    /// Called instead of [`handle`](Service::handle) for a datagram that needs not wait for anything: for a service whose time
-    /// they take. `handle` is called for all others, so it must know them too. Make it `#[inline(always)]` and short, and what it
-    /// hands to other functions [anew](Context::anew): then a datagram is never put into memory.
+    /// Called instead of [`handle`](Service::handle) for a datagram that does not have to wait for anything. Implement it if datagrams
+    /// take most of the service's time. `handle` gets all other datagrams, so it must know them too. If this method is
+    /// `#[inline(always)]` and short, and hands its context on [anew](Context::anew), a datagram is never put into memory.
     #[inline(always)]
     fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk, context: &mut Context<'_>) {
         self.handle(Event::Datagram { socket, peer, chunk }, context);
     }
 
-    /// Called at the end of a turn in which anything came, after its last event: for a service that does better with several at once than with each.
+    /// Called after the last event of a turn in which anything came. A service that does better with several events at once than with
+    /// each of them does its work here.
     fn turn_ended(&mut self, _context: &mut Context<'_>) {}
 
-    /// Called when a doorbell the service registered ([`Runtime::watch`](crate::Runtime::watch)) is readable.
+    /// Called when a doorbell that the service registered ([`Runtime::watch`](crate::Runtime::watch)) is readable.
     fn doorbell(&mut self, _token: u64, _context: &mut Context<'_>) {}
 
-    /// Called when the service is to stop and others share its listeners (`--share`): gives a connection up, if nothing of it
-    /// is under way, by giving back everything received of it ([`Commands::consume`]) and forgetting it, and says so. Another
-    /// service has it then, as one newly accepted; what was sent on it is delivered. Called again later otherwise.
+    /// Called for each connection when the service is to stop and others share its listeners (`--share`). If nothing of the
+    /// connection is under way, the service gives back everything received of it ([`Commands::consume`]), forgets it, and returns
+    /// true. Then another service gets it as newly accepted, and what was sent on it is delivered. If the service returns false, it is
+    /// asked again later.
     fn leave(&mut self, _connection: ConnectionId, _context: &mut Context<'_>) -> bool {
         false
     }
 
-    /// Called once when the runtime is asked to stop: finish what is under way. The runtime goes on until
-    /// [`is_finished`](Service::is_finished) or the grace period ends.
+    /// Called once when the runtime is asked to stop. The service finishes what is under way. The runtime goes on until
+    /// [`is_finished`](Service::is_finished) returns true or the grace period ends.
     fn stop(&mut self, _context: &mut Context<'_>) {}
 
-    /// Whether nothing is under way any more, after `stop`.
+    /// Whether nothing is under way any more. This is asked after `stop`.
     fn is_finished(&self) -> bool {
         true
     }
 }
 
-/// The [`Commands`] of the native API, valid during one call of the service.
+/// Where a service gives its [`Commands`]. A context is valid during one call of the service.
 pub struct Context<'a>(Place<'a>);
 
-/// Where commands go. The stack's own address tells the two apart, so the linked placement pays one test a command; commands
-/// are in line, or their arguments would be moved once more.
+/// Where commands go. The stack's own address tells the two apart, so the linked placement pays one test a command. Commands
+/// are in line because their arguments would be moved once more otherwise.
 enum Place<'a> {
     Linked(Linked<'a>),
     Split(&'a mut Remotes),
 }
 
 impl<'a> Context<'a> {
-    /// A context for one call of a service, for whoever drives stack and device itself: a simulator with its own clock.
+    /// A context for one call of a service. It is for programs that drive stack and device themselves, as a simulator with its own
+    /// clock does.
     pub fn new(stack: &'a mut Stack, vnic: &'a mut dyn Vnic, now: Time) -> Context<'a> {
         Context(Place::Linked(Linked { stack, vnic, now }))
     }
@@ -75,8 +79,7 @@ impl<'a> Context<'a> {
         Context(Place::Split(remote))
     }
 
-    /// The same, made anew: for who hands it to a function that is not in line. That one must be in memory, this one then need
-    /// not be.
+    /// The same context, made anew, to be handed to a function that is not in line. Only the new one has to be in memory then.
     #[inline(always)]
     pub fn anew(&mut self) -> Context<'_> {
         Context(match &mut self.0 {

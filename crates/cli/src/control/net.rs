@@ -331,7 +331,7 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
         }
     };
     if !arguments.unconfined {
-        confine()?;
+        confine().map_err(|error| error.to_string())?;
     }
     if inherit != Inherit::Service {
         // After the change of user, which clears it.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,13 +66,8 @@ pub fn has_program_at(address: IpAddr) -> bool {
     let Ok(namespace) = std::fs::metadata("/proc/self/ns/net") else { return false };
     let name = format!("{}-{address}", namespace.ino());
     let own = rustix::process::geteuid().as_raw();
-    // The socket of a keeper that was killed is left, and nobody listens.
-    let listens = |place: &Path| {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).ok()?;
-        connect(&socket, &SocketAddrUnix::new(place).ok()?).ok()
-    };
-    directories().into_iter().any(|(directory, user)| user == own && listens(&directory.join(&name)).is_some())
+    // If a keeper was killed, its socket is left, and nobody listens.
+    directories().into_iter().any(|(directory, user)| user == own && reach(&directory.join(&name)).is_some())
 }
 
 /// What there is in a directory; nothing if it can't be looked at.
@@ -96,16 +91,22 @@ fn directories() -> Vec<(PathBuf, u32)> {
     owned.collect()
 }
 
-fn ask(place: &Path, owner: u32) -> Option<Value> {
+/// A connection to the keeper at `place`, if one listens there.
+fn reach(place: &Path) -> Option<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
     // Whoever answers may be anybody: only words are taken. Before Linux 6.16 the kernel can't refuse descriptors for us.
     let _ = refuse_rights(socket.as_fd());
-    // Who lets nobody in holds nobody up, nor who says little by little.
+    // A keeper that accepts nobody, or says only a little at a time, holds nobody up.
     for way in [Timeout::Recv, Timeout::Send] {
         set_socket_timeout(&socket, way, Some(PATIENCE)).ok()?;
     }
-    let start = Instant::now();
     connect(&socket, &SocketAddrUnix::new(place).ok()?).ok()?;
+    Some(socket)
+}
+
+fn ask(place: &Path, owner: u32) -> Option<Value> {
+    let start = Instant::now();
+    let socket = reach(place)?;
     // Whoever listens there may say anything: the kernel tells whose word it is.
     let user = rustix::net::sockopt::socket_peercred(&socket).ok()?.uid;
     if user.as_raw() != owner {

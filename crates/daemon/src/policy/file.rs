@@ -25,6 +25,9 @@ use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+/// The group whose members may ask a daemon that has no policy file.
+pub(crate) const DEFAULT_GROUP: &str = "qanat";
+
 /// Bytes of a policy at most.
 const POLICY_BYTES_MAX: u64 = 4 << 20;
 
@@ -108,14 +111,14 @@ impl Default for Policy {
         let everything = Rule {
             name: "default".to_owned(),
             users: vec!["root".to_owned()],
-            groups: vec!["qanat".to_owned()],
+            groups: vec![DEFAULT_GROUP.to_owned()],
             addresses: ["10.77.0.0/24", "fd77::/64"].iter().filter_map(|text| text.parse().ok()).collect(),
             services: vec![Service::ANY],
             ..Rule::default()
         };
         Policy {
             socket: PathBuf::from(DEFAULT_SOCKET),
-            group: "qanat".to_owned(),
+            group: DEFAULT_GROUP.to_owned(),
             host: vec![(Address::from([10, 77, 0, 1]), 24), (Address::from([0xfd77_u16, 0, 0, 0, 0, 0, 0, 1]), 64)],
             metrics: None,
             uplink: None,

@@ -2,6 +2,7 @@
 //!
 //! A call that is not needed fails; it does not kill, so that nothing found late takes the network away.
 
+use crate::confine::error::ConfineError;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -9,27 +10,26 @@ use seccompiler::{
 use std::collections::BTreeMap;
 
 /// Those of a net core's loop; of `bpf` only what works on descriptors it has; `mmap` never executable.
-pub(super) fn only_net_cores() -> Result<(), String> {
+pub(super) fn only_net_cores() -> Result<(), ConfineError> {
     apply(filter(&[], &PRCTL, &[]))
 }
 
 /// Those of a process that keeps a stack for others.
-pub(super) fn only_keepers() -> Result<(), String> {
+pub(super) fn only_keepers() -> Result<(), ConfineError> {
     // Urgent data is told of by a signal; 0 asks whether there is such a process.
     apply(filter(KEEPERS_CALLS, &[libc::PR_SET_PDEATHSIG, libc::PR_SET_NAME], &[0, libc::SIGURG as u64]))
 }
 
 /// Those of a service: a net core's, files, and threads. Sockets are pairs of Unix sockets; with `connects` they may be connected.
-pub(super) fn only_services(connects: bool) -> Result<(), String> {
+pub(super) fn only_services(connects: bool) -> Result<(), ConfineError> {
     let more = if connects { [SERVICES_CALLS, &[libc::SYS_connect]].concat() } else { SERVICES_CALLS.to_vec() };
     // First, since the second one allows no more filters.
     apply(without_clone3())?;
     apply(filter(&more, &[libc::PR_SET_NAME], &[]))
 }
 
-fn apply(filter: Result<BpfProgram, BackendError>) -> Result<(), String> {
-    let filter = filter.map_err(|error| format!("seccomp: {error}"))?;
-    seccompiler::apply_filter(&filter).map_err(|error| format!("seccomp: {error}"))
+fn apply(filter: Result<BpfProgram, BackendError>) -> Result<(), ConfineError> {
+    Ok(seccompiler::apply_filter(&filter?)?)
 }
 
 /// `clone3` isn't there. The C library then starts threads by `clone`, whose flags a filter can see.

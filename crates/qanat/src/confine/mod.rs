@@ -8,6 +8,9 @@
 //! thread; [`is_whole`] looks whether every thread of the process has done so.
 
 mod calls;
+mod error;
+
+pub use error::ConfineError;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -57,7 +60,7 @@ pub struct Confinement {
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
-pub fn confine() -> Result<Confinement, String> {
+pub fn confine() -> Result<Confinement, ConfineError> {
     let user = rustix::process::geteuid().is_root();
     let account = user.then_some(Account { user: NOBODY, group: NOBODY });
     let landlock = give_up(account, &Places::default())?;
@@ -71,7 +74,7 @@ pub fn confine() -> Result<Confinement, String> {
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
-pub fn confine_keeper() -> Result<(), String> {
+pub fn confine_keeper() -> Result<(), ConfineError> {
     no_new_rights()?;
     only_places(&Places::default())?;
     calls::only_keepers()
@@ -83,7 +86,7 @@ pub fn confine_keeper() -> Result<(), String> {
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
-pub fn confine_service(account: Option<Account>, needs: &ServiceNeeds) -> Result<(), String> {
+pub fn confine_service(account: Option<Account>, needs: &ServiceNeeds) -> Result<(), ConfineError> {
     give_up(account, &needs.places)?;
     calls::only_services(needs.connects)
 }
@@ -102,30 +105,25 @@ pub struct ServiceNeeds {
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
-pub fn confine_steward(places: &Places) -> Result<(), String> {
+pub fn confine_steward(places: &Places) -> Result<(), ConfineError> {
     give_up(None, places)?;
     calls::only_services(true)
 }
 
 /// Whether Landlock holds.
-fn give_up(account: Option<Account>, places: &Places) -> Result<bool, String> {
+fn give_up(account: Option<Account>, places: &Places) -> Result<bool, ConfineError> {
     // Before the user changes: it takes a capability.
     empty_bounding_set()?;
     let (parent, death) = (getppid(), parent_process_death_signal());
     if let Some(account) = account {
-        become_account(account).map_err(|error| {
-            let Account { user, group } = account;
-            format!(
-                "becoming user {user}, group {group}: {error}: it takes CAP_SETUID and CAP_SETGID, and both numbers must be known in \
-                 this user namespace"
-            )
-        })?;
+        let Account { user, group } = account;
+        become_account(account).map_err(|error| ConfineError::Account { user, group, error })?;
     }
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .and_then(|()| rustix::thread::clear_ambient_capability_set())
-        .map_err(|error| format!("no capabilities: {error}"))?;
-    end_with(parent, death).map_err(|error| format!("ending with its parent: {error}"))?;
+        .map_err(ConfineError::Capabilities)?;
+    end_with(parent, death).map_err(ConfineError::Parent)?;
     no_new_rights()?;
     only_places(places)
 }
@@ -138,19 +136,18 @@ fn end_with(parent: Option<Pid>, death: rustix::io::Result<Option<Signal>>) -> r
     if getppid() == parent { Ok(()) } else { Err(Errno::SRCH) }
 }
 
-fn no_new_rights() -> Result<(), String> {
-    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no new privileges: {error}"))?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|error| format!("keeping debuggers out: {error}"))
+fn no_new_rights() -> Result<(), ConfineError> {
+    rustix::thread::set_no_new_privs(true).map_err(ConfineError::NewPrivileges)?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(ConfineError::Debuggers)
 }
 
 /// What no program executed later could have. Whoever may not say so has no such program either: there are no new rights.
-fn empty_bounding_set() -> Result<(), String> {
+fn empty_bounding_set() -> Result<(), ConfineError> {
     for capability in CapabilitySet::all().iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // The kernel has fewer capabilities than there are numbers for.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
-            Err(error) => return Err(format!("no capabilities by exec: {error}")),
+            Err(error) => return Err(ConfineError::BoundingSet(error)),
         }
     }
     Ok(())
@@ -164,15 +161,13 @@ fn become_account(account: Account) -> rustix::io::Result<()> {
 }
 
 /// Nothing else can be opened by name; whether the kernel sees to it.
-fn only_places(places: &Places) -> Result<bool, String> {
+fn only_places(places: &Places) -> Result<bool, ConfineError> {
     let abi = ABI::V5;
-    let failed = |error: landlock::RulesetError| format!("landlock: {error}");
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(abi)))
-        .and_then(Ruleset::create)
-        .map_err(failed)?;
+        .and_then(Ruleset::create)?;
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let writing = reading | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
     let all = places.read.iter().map(|path| (path, reading)).chain(places.write.iter().map(|path| (path, writing)));
@@ -180,9 +175,9 @@ fn only_places(places: &Places) -> Result<bool, String> {
     for (path, access) in all {
         // What can't be reached is not to be opened either: whoever needs it finds that out by opening it.
         let Ok(place) = PathFd::new(path) else { continue };
-        ruleset = ruleset.add_rule(PathBeneath::new(place, allowed_on(path, access))).map_err(failed)?;
+        ruleset = ruleset.add_rule(PathBeneath::new(place, allowed_on(path, access)))?;
     }
-    let status = ruleset.restrict_self().map_err(failed)?;
+    let status = ruleset.restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
@@ -234,8 +229,8 @@ mod tests {
         let limits = getrlimit(Resource::Cpu);
         let confined = std::thread::spawn(move || {
             // As `confine_service` does. This kernel may be without Landlock.
-            let has_landlock = give_up(account, &places)?;
-            calls::only_services(false)?;
+            let has_landlock = give_up(account, &places).map_err(|error| error.to_string())?;
+            calls::only_services(false).map_err(|error| error.to_string())?;
             let is_out_of_reach = || File::open("/etc/passwd").is_err();
             let by_thread = std::thread::Builder::new().spawn(is_out_of_reach);
             let by_thread = by_thread.map_err(|error| format!("a thread: {error}"))?;

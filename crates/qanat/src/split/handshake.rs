@@ -1,7 +1,6 @@
 //! What a service and a net core say to each other before the rings: one JSON message each way, as on the control socket,
 //! with the memory beside the answer. After it the socket is the doorbell of both, and its end is the other's end.
 
-use crate::split::service::runtime::SplitOptions;
 use qanat_abi::{LAYOUT_HASH, VERSION};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -47,22 +46,9 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
-    pub(crate) fn new(options: &SplitOptions) -> Attach {
-        Attach {
-            version: VERSION,
-            layout: layout(),
-            name: options.name.clone(),
-            address: options.address,
-            connections: u32::try_from(options.connections_max).unwrap_or(u32::MAX),
-            share: options.share,
-            ephemeral_ports: options.ephemeral_ports.as_ref().map(|ports| (*ports.start(), *ports.end())),
-        }
-    }
-
-    /// Why not, if the two were built otherwise.
-    pub(crate) fn mismatch(&self) -> Option<String> {
-        (self.version != VERSION || self.layout != layout())
-            .then(|| format!("service of version {}, net core of {VERSION}: use one build of both", self.version))
+    /// Whether the two were built alike.
+    pub(crate) fn is_of_this_build(&self) -> bool {
+        self.version == VERSION && self.layout == abi_layout()
     }
 }
 
@@ -71,10 +57,6 @@ pub const ABI_VERSION: u32 = VERSION;
 
 /// Its layout's hash, as the first word has it.
 pub fn abi_layout() -> String {
-    layout()
-}
-
-fn layout() -> String {
     format!("{LAYOUT_HASH:016x}")
 }
 

@@ -3,12 +3,14 @@
 
 use crate::service::Service;
 use crate::split::handshake::Attached;
+use crate::split::memory::Extent;
 use crate::split::net_core::accept::AcceptPolicy;
 use crate::split::net_core::lending::{COPY_BYTES, Copies};
 use crate::split::net_core::tenancy::Tenancy;
-use crate::split::net_core::tenant::{Extent, Tenant};
+use crate::split::net_core::tenant::{Offence, Tenant};
 use crate::split::service::link::Link;
-use crate::split::service::runtime::{SplitOptions, SplitRuntime};
+use crate::split::service::options::SplitOptions;
+use crate::split::service::runtime::SplitRuntime;
 use qanat_abi::ring::Words;
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Producer, Rings};
 use qanat_nic::{LendableFiles, MemoryPlan, Time, Vnic};
@@ -17,6 +19,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// Why the net core cut a service off.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CutOff(Offence);
 
 /// Bytes of transmit memory: small blocks, then large ones.
 pub const TRANSMIT_BYTES: (u32, u32) = (8 * 2_048, 2 * 65_536);
@@ -65,7 +72,7 @@ impl Harness {
     ///
     /// # Errors
     /// The offence.
-    pub fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
+    pub fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, CutOff> {
         turn(&mut self.tenancy, now, vnic)
     }
 
@@ -101,10 +108,10 @@ fn occupied(stack: Stack, tenant: Tenant) -> Tenancy {
     tenancy
 }
 
-fn turn(tenancy: &mut Tenancy, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
+fn turn(tenancy: &mut Tenancy, now: Time, vnic: &mut dyn Vnic) -> Result<bool, CutOff> {
     let mut offences = Vec::new();
     let busy = tenancy.turn(now, vnic, &mut offences);
-    offences.pop().map_or(Ok(busy), |offence| Err(offence.to_string()))
+    offences.pop().map_or(Ok(busy), |offence| Err(CutOff(offence)))
 }
 
 /// A tenant and the library of its service, each taking turns when told to.
@@ -153,7 +160,7 @@ impl Placed {
     ///
     /// # Errors
     /// The offence.
-    pub fn net_turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
+    pub fn net_turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, CutOff> {
         turn(&mut self.tenancy, now, vnic)
     }
 

@@ -1,16 +1,49 @@
 //! The memory made for one service. It outlives the service if others have its connections: what it sent is still sent from here.
 
-use crate::split::net_core::tenant::Extent;
+use crate::split::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
 use bytes::Bytes;
-use qanat_abi::{Access, SharedMemory};
+use qanat_abi::{Access, Rings, SharedMemory};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// How much memory is shared with a service.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    /// Messages of either ring.
+    pub ring_messages: u32,
+    /// Blocks of transmit memory.
+    pub small_blocks: u32,
+    pub large_blocks: u32,
+    /// Frames to receive into.
+    pub receive_frames: u32,
+}
+
+impl Extent {
+    /// 8 MiB of small blocks and 16 MiB of large ones.
+    pub(crate) const fn usual(receive_frames: u32) -> Extent {
+        Extent { ring_messages: 4_096, small_blocks: 4_096, large_blocks: 256, receive_frames }
+    }
+
+    /// Bytes of small blocks, and of large ones.
+    pub(crate) const fn block_bytes(&self) -> [usize; 2] {
+        [
+            self.small_blocks as usize * SMALL_BLOCK_BYTES as usize,
+            self.large_blocks as usize * LARGE_BLOCK_BYTES as usize,
+        ]
+    }
+
+    /// Of all that is made for the service, its card's frames not included.
+    pub(crate) const fn bytes(&self) -> u64 {
+        let [small, large] = self.block_bytes();
+        small as u64 + large as u64 + Rings::bytes(self.ring_messages)
+    }
+}
+
 /// Memory files on their way to the service.
-pub(crate) struct Handed {
+pub(crate) struct ServiceFiles {
     pub control: OwnedFd,
     pub small: OwnedFd,
     pub large: OwnedFd,
@@ -67,11 +100,11 @@ impl AsRef<[u8]> for Blocks {
 
 /// Makes a service's transmit memory, small blocks and large ones, beside its rings in `control`. It is given back with the last
 /// piece of it.
-pub(crate) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> io::Result<(Memory, Handed)> {
+pub(crate) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> io::Result<(Memory, ServiceFiles)> {
     let lengths = extent.block_bytes();
     let [small, large] = [SharedMemory::create(lengths[0])?, SharedMemory::create(lengths[1])?];
     let all = [control.try_clone()?, small.try_clone()?, large.try_clone()?];
-    Ok((open(all, lengths, lease)?, Handed { control, small, large }))
+    Ok((open(all, lengths, lease)?, ServiceFiles { control, small, large }))
 }
 
 /// What a net core has of it.
@@ -95,7 +128,6 @@ pub(crate) fn open(all: [OwnedFd; 3], lengths: [usize; 2], lease: Option<OwnedFd
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qanat_abi::Rings;
 
     /// Bytes that a file has in memory.
     fn allocated(file: &OwnedFd) -> u64 {

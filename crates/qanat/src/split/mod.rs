@@ -14,20 +14,24 @@
 //!   stack, `service/remotes.rs` for those of several net cores, `service/streams.rs` keeps what a connection has been given to send.
 //! * What lies in shared memory is in `qanat-abi`.
 
-mod bell;
 mod code;
+mod dial;
+mod doorbell;
 mod handshake;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod memory;
 mod migration;
 mod net_core;
-mod service;
+pub(crate) mod service;
 
+pub use dial::ask_status;
 pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
 pub use net_core::accept::AcceptPolicy;
-pub use net_core::core::{Card, NetCore, NetCoreOptions, ask_status};
+pub use net_core::card::Card;
+pub use net_core::core::{NetCore, NetCoreOptions};
+pub use service::error::{Refusal, SplitError};
+pub use service::options::{Connector, SplitOptions};
+pub use service::placement::{PATIENCE, SplitPlacement};
 pub use service::remote::RemoteFigures;
-pub(crate) use service::remotes::Remotes;
-pub use service::runtime::{Connector, PATIENCE, SplitError, SplitOptions, SplitRuntime};
-pub use service::seek::Refusal;
+pub use service::runtime::SplitRuntime;

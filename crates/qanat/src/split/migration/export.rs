@@ -9,12 +9,12 @@
 //! through ([`Stack::resume`]). What it can be made to do is to serve that card badly, or to panic: it is started again then, and
 //! its other cards' connections are closed, as after any net core's death.
 
+use crate::split::migration::error::MoveError;
 use crate::split::net_core::accept::SEATS_MAX;
-use crate::split::net_core::card_end::Holder;
-use crate::split::net_core::core::{Card, Handed};
+use crate::split::net_core::card::{Card, Handed, Holder};
 use crate::split::net_core::lending::Copies;
-use crate::split::net_core::tenancy::{Tenancy, TenancyParted};
-use crate::split::net_core::tenant::parting::Belongings;
+use crate::split::net_core::tenancy::{Tenancy, TenancyImport};
+use crate::split::net_core::tenant::export::Belongings;
 use bytes::Bytes;
 use qanat_control::net_core::CardOrder;
 use qanat_nic::migration::ImportedQueue;
@@ -55,7 +55,7 @@ fn memories<'a>(all: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
 pub(crate) fn write_tenancy(tenancy: &Tenancy) -> Result<Vec<u8>, snapshot::Fault> {
     snapshot::among(memories(tenancy.tenants().flat_map(|tenant| tenant.memories())), || {
         let mut bytes = tenancy.stack().part()?;
-        bytes.extend(snapshot::write(&tenancy.part())?);
+        bytes.extend(snapshot::write(&tenancy.export())?);
         Ok(bytes)
     })
 }
@@ -70,7 +70,7 @@ pub(crate) fn read_tenancy<'a>(
 ) -> Result<(Tenancy, &'a [u8]), snapshot::Fault> {
     let read = snapshot::among(memories(seats.iter().flat_map(Belongings::memories)), || {
         let (stack, rest) = Stack::resume(bytes)?;
-        let (parted, rest) = snapshot::read::<TenancyParted>(rest)?;
+        let (parted, rest) = snapshot::read::<TenancyImport>(rest)?;
         Ok((stack, parted, rest))
     });
     let (stack, parted, rest) = read?;
@@ -83,10 +83,10 @@ impl Card {
     ///
     /// # Errors
     /// Why it can't go now.
-    pub(crate) fn part(&self) -> Result<Vec<u8>, String> {
-        let handed = self.handed.as_ref().ok_or("it is not the daemon's")?;
-        let tenancy = self.tenancy.as_ref().ok_or("its service has not come yet")?;
-        let queue = self.vnic.migration().ok_or("its device is this process's own")?;
+    pub(crate) fn export(&self) -> Result<Vec<u8>, MoveError> {
+        let handed = self.handed.as_ref().ok_or(MoveError::NotDaemons)?;
+        let tenancy = self.tenancy.as_ref().ok_or(MoveError::NoService)?;
+        let queue = self.vnic.migration().ok_or(MoveError::OwnDevice)?;
         let head = Head {
             config: self.config.clone(),
             plan: self.plan,
@@ -97,15 +97,15 @@ impl Card {
             order: handed.order.clone(),
             seats: tenancy.seats().map(|tenant| tenant.map(|t| t.memories().map(|memory| memory.len()))).collect(),
         };
-        let fault = |error: snapshot::Fault| error.to_string();
         let pools = [queue.receive_pool(), self.vnic.transmit_pool(), self.vnic.prepared_pool(), self.copies.pool()];
         frames::writing(&pools, |missing| {
-            let mut bytes = snapshot::write(&head).map_err(fault)?;
-            bytes.extend(write_tenancy(tenancy).map_err(fault)?);
-            bytes.extend(snapshot::write(&queue.export(missing).map_err(|error| error.to_string())?).map_err(fault)?);
+            let mut bytes = snapshot::write(&head).map_err(MoveError::Write)?;
+            bytes.extend(write_tenancy(tenancy).map_err(MoveError::Write)?);
+            let queue = queue.export(missing).map_err(|error| MoveError::Queue(error.to_string()))?;
+            bytes.extend(snapshot::write(&queue).map_err(MoveError::Write)?);
             match missing(1).len() + missing(3).len() {
                 0 => Ok(bytes),
-                lost => Err(format!("{lost} frames are nobody's")),
+                lost => Err(MoveError::LostFrames(lost)),
             }
         })
     }
@@ -126,34 +126,35 @@ impl Card {
         tenants.for_each(|tenant| tenant.files().set_anothers(is_anothers));
     }
 
-    /// The card that [`part`](Card::part) wrote. It is still the other net core's.
+    /// The card that [`export`](Card::export) wrote. It is still the other net core's.
     ///
     /// # Errors
     /// What can't be mapped, or can't be what a net core wrote.
-    pub(crate) fn resume(bytes: &[u8], own: Belonging<OwnedFd>, now: Time) -> Result<Card, String> {
-        let fault = |error: snapshot::Fault| format!("what came of it can't be read: {error}");
-        let (head, rest) = snapshot::read::<Head>(bytes).map_err(fault)?;
+    pub(crate) fn resume(bytes: &[u8], own: Belonging<OwnedFd>, now: Time) -> Result<Card, MoveError> {
+        let (head, rest) = snapshot::read::<Head>(bytes).map_err(MoveError::Read)?;
         if head.seats.len() > SEATS_MAX {
-            return Err(format!("{} services", head.seats.len()));
+            return Err(MoveError::Services(head.seats.len()));
         }
         let Belonging { card: [handle, receive, other, copies], queue, services } = own;
         let files = LendableFiles { receive, rest: other };
-        let memory = head.plan.open_lent(&files).map_err(|error| format!("frame memory: {error}"))?;
-        let copies = Copies::resumed(copies).map_err(|error| format!("copies: {error}"))?;
+        let memory = head.plan.open_lent(&files).map_err(MoveError::FrameMemory)?;
+        let copies = Copies::resumed(copies).map_err(MoveError::Copies)?;
         let mut services = services.into_iter();
         let belongings = |lengths: [usize; 2]| {
-            Belongings::open(services.next().ok_or("a service's descriptors are missing")?, lengths)
+            let descriptors = services.next().ok_or(MoveError::NoServiceDescriptors)?;
+            Belongings::open(descriptors, lengths).map_err(MoveError::Belongings)
         };
-        let seats: Vec<Belongings> = head.seats.iter().flatten().copied().map(belongings).collect::<Result<_, _>>()?;
+        let seats: Vec<Belongings> =
+            head.seats.iter().flatten().copied().map(belongings).collect::<Result<_, MoveError>>()?;
         let taken: Vec<bool> = head.seats.iter().map(Option::is_some).collect();
         let pools = [&memory.receive, &memory.transmit, &memory.prepared, copies.pool()];
         let (tenancy, device) = frames::reading(&pools, || {
             let (tenancy, rest) = read_tenancy(rest, &taken, seats, head.plan.receive_frames, &copies)?;
             Ok((tenancy, snapshot::read::<ImportedQueue>(rest)?.0))
         })
-        .map_err(fault)?;
+        .map_err(MoveError::Read)?;
         let order = head.order;
-        let vnic = order.resume(head.plan, memory, queue, device).map_err(|error| error.to_string())?;
+        let vnic = order.resume(head.plan, memory, queue, device).map_err(MoveError::Device)?;
         Ok(Card {
             vnic: Box::new(vnic),
             received: files.receive,

@@ -1,14 +1,15 @@
 //! A card's stack and its service moved back and forth at many points, in one thread and by a clock of its own: nothing is lost,
 //! nothing comes twice, and in the end everything is home.
 
+use crate::split::memory::Extent;
 use crate::split::migration::export::{read_tenancy, write_tenancy};
 use crate::split::net_core::accept::AcceptPolicy;
 use crate::split::net_core::lending::{COPIES, COPY_BYTES, Copies};
 use crate::split::net_core::tenancy::Tenancy;
-use crate::split::net_core::tenant::parting::Belongings;
-use crate::split::net_core::tenant::{Extent, Tenant};
+use crate::split::net_core::tenant::Tenant;
+use crate::split::net_core::tenant::export::Belongings;
 use qanat_abi::message::Range;
-use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Message, Producer, Rings};
+use qanat_abi::{Command, Consumer, ControlMemory, Event as AbiEvent, Message, Producer, Rings};
 use qanat_nic::{FrameMemory, LentFrames, MemoryPlan, PairConfig, Pool, Random, Time, Vnic, pair, snapshot as frames};
 use qanat_stack::{Config, ConnectOptions, Event, Stack};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -35,7 +36,7 @@ struct Service {
     copies: LentFrames,
     memory: File,
     next: u32,
-    held: Vec<Said>,
+    held: Vec<AbiEvent>,
     _socket: OwnedFd,
 }
 
@@ -47,9 +48,9 @@ impl Service {
 
     fn turn(&mut self) {
         while let Some(words) = self.events.pop() {
-            match Said::decode(words).expect("an event") {
-                said @ (Said::Data { .. } | Said::Datagram { .. }) => self.held.push(said),
-                Said::PeerClosed { connection } => {
+            match AbiEvent::decode(words).expect("an event") {
+                said @ (AbiEvent::Data { .. } | AbiEvent::Datagram { .. }) => self.held.push(said),
+                AbiEvent::PeerClosed { connection } => {
                     self.look(usize::MAX);
                     self.say(Command::Close { connection });
                 }
@@ -65,7 +66,7 @@ impl Service {
         let count = count.min(self.held.len());
         for said in Vec::from_iter(self.held.drain(..count)) {
             match said {
-                Said::Data { connection, window, .. } => {
+                AbiEvent::Data { connection, window, .. } => {
                     let (start, length) = (window.start.into(), window.length.into());
                     let (lent, index) = match window.frame.checked_sub(PLAN.receive_frames) {
                         Some(copy) => (&mut self.copies, copy),
@@ -81,7 +82,7 @@ impl Service {
                     let range = Range { offset: small + offset, length: window.length.into() };
                     self.say(Command::Send { connection, range, consumed: Some(window.frame) });
                 }
-                Said::Datagram { socket, peer, window } => self.say(Command::SendChunkTo { socket, peer, window }),
+                AbiEvent::Datagram { socket, peer, window } => self.say(Command::SendChunkTo { socket, peer, window }),
                 _ => {}
             }
         }

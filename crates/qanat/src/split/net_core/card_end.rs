@@ -2,31 +2,16 @@
 //!
 //! A net core is confined, so no thread of its own waits here for the end of a handle; it looks now and then.
 
-use crate::split::bell;
+use crate::split::doorbell;
 use crate::split::handshake::Reply;
-use crate::split::net_core::core::{Card, NetCore};
+use crate::split::net_core::card::{Card, Holder};
 use qanat_control::card_watch::{has_hung_up, last_word};
 use qanat_control::protocol::VnicEnd;
 use qanat_nic::Time;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::time::Duration;
 
-/// Between two looks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Of an interface of the net core's own.
 const DELETED: &str = "its interface was deleted; make it again, and start the service again";
-
-/// Whose a net core's own card is.
-#[derive(Debug)]
-pub(crate) enum Holder {
-    /// The daemon's, by this handle.
-    Daemon(OwnedFd),
-    /// A daemon's that crashed since.
-    Crashed,
-    /// Its own.
-    Own,
-}
 
 /// How a card has ended.
 enum Loss {
@@ -43,13 +28,6 @@ impl Loss {
 }
 
 impl Card {
-    /// It is a daemon's, that a handle of is here.
-    #[must_use]
-    pub fn held_by(mut self, handle: OwnedFd) -> Card {
-        self.holder = Holder::Daemon(handle);
-        self
-    }
-
     fn loss(&mut self) -> Option<Loss> {
         if let Some(handed) = &self.handed {
             // Without a word: the daemon is gone, which is seen elsewhere.
@@ -75,38 +53,32 @@ impl Card {
     fn tell(&self, why: &str) {
         let tenants = self.tenancy.iter().flat_map(|tenancy| tenancy.tenants());
         // Who doesn't read it sees the end of the socket.
-        tenants.for_each(|tenant| bell::say(tenant.socket_fd(), Reply::Ended(why.to_owned())));
+        tenants.for_each(|tenant| doorbell::say(tenant.socket_fd(), Reply::Ended(why.to_owned())));
     }
 }
 
-impl NetCore {
-    /// Ends cards that are no more, with their services.
-    ///
-    /// # Errors
-    /// `ConnectionReset`: a card may come back, in another net core. Else why the last card is gone.
-    pub(crate) fn look_at_cards(&mut self, now: Time) -> io::Result<()> {
-        if now.since(self.cards_looked_at) < LOOK_INTERVAL {
-            return Ok(());
+/// Ends cards that are no more, with their services.
+///
+/// # Errors
+/// `ConnectionReset`: a card may come back, in another net core. Else why the last card is gone.
+pub(crate) fn end_lost(cards: &mut Vec<Card>, now: Time) -> io::Result<()> {
+    let (mut outcome, mut index) = (Ok(()), 0);
+    while let Some(card) = cards.get_mut(index) {
+        let Some(loss) = card.loss() else {
+            index += 1;
+            continue;
+        };
+        let is_own = card.handed.is_none();
+        if let Loss::Final(why) = loss {
+            card.tell(why);
         }
-        self.cards_looked_at = now;
-        let (mut outcome, mut index) = (Ok(()), 0);
-        while let Some(card) = self.cards.get_mut(index) {
-            let Some(loss) = card.loss() else {
-                index += 1;
-                continue;
-            };
-            let is_own = card.handed.is_none();
-            if let Loss::Final(why) = loss {
-                card.tell(why);
-            }
-            card.end_services(now);
-            self.cards.remove(index);
-            outcome = match loss {
-                Loss::Passing if is_own => Err(io::ErrorKind::ConnectionReset.into()),
-                Loss::Final(why) if is_own && self.cards.is_empty() => Err(io::Error::other(why)),
-                _ => outcome,
-            };
-        }
-        outcome
+        card.end_services(now);
+        cards.remove(index);
+        outcome = match loss {
+            Loss::Passing if is_own => Err(io::ErrorKind::ConnectionReset.into()),
+            Loss::Final(why) if is_own && cards.is_empty() => Err(io::Error::other(why)),
+            _ => outcome,
+        };
     }
+    outcome
 }

@@ -1,208 +1,44 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
-use crate::spin::{Spin, SpinPolicy};
-use crate::split::bell;
-use crate::split::handshake::{
-    Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
-    SMALL_BLOCK_BYTES, Wish,
-};
-use crate::split::migration::moving::Moves;
+use crate::runtime::SpinPolicy;
+use crate::runtime::spin::Spin;
+use crate::split::doorbell;
+use crate::split::handshake::{ABI_VERSION, Attach, CardStatus, MESSAGE_BYTES_MAX, NetCoreStatus, Reply, Wish};
+use crate::split::migration::moving::{Moves, News};
 use crate::split::net_core::accept::AcceptPolicy;
-use crate::split::net_core::card_end::Holder;
-use crate::split::net_core::director::Director;
-use crate::split::net_core::lending::{COPIES, COPY_BYTES, Copies};
+use crate::split::net_core::card::Card;
+use crate::split::net_core::card_end::end_lost;
+use crate::split::net_core::director::{Directive, Director};
+use crate::split::net_core::peers::{Introduced, PENDING_PATIENCE, Pending, Who};
+use crate::split::net_core::refused::Refused;
 use crate::split::net_core::tenancy::Tenancy;
-use crate::split::net_core::tenant::{Extent, Offence, Tenant};
-use qanat_control::net_core::{CardNumber, CardOrder, SERVICE_MEMORY_BYTES};
+use crate::split::net_core::tenant::Offence;
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::foreign::refuse_rights;
-use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
-use qanat_stack::{Config, Stack};
+use qanat_nic::{Clock, Frame, MonotonicClock, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with};
+use rustix::net::{SocketFlags, accept_with};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
 /// Sockets are looked at so often while traffic keeps the net core from sleeping.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Peers that have not said what they want.
 const PENDING_MAX: usize = 16;
-/// How long they may take.
-const PENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// A service that takes no events is looked at again after this: nobody rings when it has taken some.
 const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
 /// While cards move, their patience is looked at so often.
 const MOVES_LOOKED_AT: Duration = Duration::from_millis(10);
+/// The ends of cards are looked for so often.
+const CARDS_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Orders taken at one look.
+const ORDERS_PER_LOOK: usize = 16;
+/// Services introduced that have not said what they want.
+const INTRODUCED_MAX: usize = 256;
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-
-/// A card of a net core: a queue whose received frames can be lent.
-pub struct Card {
-    pub(crate) vnic: Box<dyn Vnic>,
-    pub(crate) received: OwnedFd,
-    /// For small messages that services keep. Theirs who have the card: one user's.
-    pub(crate) copies: Copies,
-    pub(crate) config: Config,
-    pub(crate) plan: MemoryPlan,
-    pub(crate) interface: String,
-    pub(crate) driver: String,
-    /// Of the first service it had: its frames may still be mapped by that user's processes, so it serves no other's.
-    pub(crate) user: Option<u32>,
-    pub(crate) services: u64,
-    /// The present service, or services.
-    pub(crate) tenancy: Option<Tenancy>,
-    /// It shares the card with others that want it so.
-    pub(crate) is_shareable: bool,
-    /// Whether its link is there.
-    pub(crate) is_up: Option<Box<dyn Fn() -> bool>>,
-    /// Of the present stack.
-    pub(crate) connections_max: u32,
-    pub(crate) handed: Option<Handed>,
-    /// Of one that was not handed over.
-    pub(crate) holder: Holder,
-}
-
-/// What is special about a card the daemon has handed over.
-pub(crate) struct Handed {
-    /// Its number there.
-    pub(crate) number: CardNumber,
-    pub(crate) since: Time,
-    pub(crate) order: CardOrder,
-    /// Frames that are not received into.
-    pub(crate) rest: OwnedFd,
-    /// Closed by all who have it, the card is given up.
-    pub(crate) handle: OwnedFd,
-}
-
-impl Card {
-    /// A queue opened over lendable memory of `plan`; no more writers are let to its received frames from here on.
-    ///
-    /// # Errors
-    /// What sealing says.
-    pub fn new(
-        vnic: Box<dyn Vnic>,
-        files: &LendableFiles,
-        plan: MemoryPlan,
-        config: Config,
-        interface: &str,
-        driver: &str,
-    ) -> io::Result<Card> {
-        files.seal_receive()?;
-        Ok(Card {
-            vnic,
-            received: files.receive.try_clone()?,
-            copies: Copies::new(COPIES)?,
-            config,
-            plan,
-            interface: interface.to_owned(),
-            driver: driver.to_owned(),
-            user: None,
-            services: 0,
-            tenancy: None,
-            is_shareable: false,
-            is_up: None,
-            connections_max: 0,
-            handed: None,
-            holder: Holder::Own,
-        })
-    }
-
-    /// The net core ends when `is_up` says that the card's link is gone.
-    pub fn while_up(mut self, is_up: impl Fn() -> bool + 'static) -> Card {
-        self.is_up = Some(Box::new(is_up));
-        self
-    }
-
-    /// It is the daemon's, by whose order it was opened, until `handle` is closed.
-    pub(crate) fn handed(mut self, order: CardOrder, handle: OwnedFd, rest: OwnedFd, now: Time) -> Card {
-        self.handed = Some(Handed { number: order.number, since: now, order, rest, handle });
-        self
-    }
-
-    /// Whether it is of no use any more: a card made for a service that has gone, or never came.
-    fn is_done(&self, now: Time) -> bool {
-        let waits = |handed: &Handed| self.services == 0 && now.since(handed.since) < PENDING_PATIENCE;
-        self.tenancy.is_none() && self.handed.as_ref().is_some_and(|handed| !waits(handed))
-    }
-
-    fn is_for(&self, introduced: Option<Introduced>) -> bool {
-        self.handed.as_ref().map(|handed| handed.number) == introduced.map(|introduced| introduced.card)
-    }
-
-    fn has(&self, address: Option<IpAddr>) -> bool {
-        address.is_none_or(|address| self.config.addresses.iter().any(|(own, _)| *own == address))
-    }
-
-    /// The end of its services, whatever it was. What still arrives for them is thrown away when the next one comes.
-    pub(crate) fn end_services(&mut self, now: Time) {
-        if let Some(tenancy) = self.tenancy.take() {
-            tenancy.end(now, self.vnic.as_mut());
-        }
-    }
-
-    /// With its last service the stack goes, too.
-    fn end_if_empty(&mut self, now: Time) {
-        if self.tenancy.as_ref().is_some_and(Tenancy::is_empty) {
-            self.end_services(now);
-        }
-    }
-
-    /// A stack for a service that is the first.
-    fn open_stack(
-        &mut self,
-        wish: &Attach,
-        policy: AcceptPolicy,
-        scratch: &mut Vec<Frame>,
-        now: Time,
-    ) -> Result<(), String> {
-        // What came when nobody was there is nobody's.
-        for _ in 0..64 {
-            if self.vnic.receive(scratch, 256) == 0 {
-                break;
-            }
-            scratch.clear();
-        }
-        let mut config = self.config.clone();
-        config.connections_max = wish.connections.clamp(1, CONNECTIONS_MAX) as usize;
-        if let Some((first, last)) = wish.ephemeral_ports {
-            if first == 0 || first > last {
-                return Err(format!("no ports: {first} to {last}"));
-            }
-            config.ephemeral_ports = first..=last;
-        }
-        let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        // Once for all queues of a card.
-        let is_first = config.queue_share.is_none_or(|share| share.queue == 0);
-        let announces = is_first && !config.shared_address;
-        self.connections_max = config.connections_max as u32;
-        let mut stack = Stack::new(config, seed, self.vnic.as_ref(), now);
-        if announces {
-            // Its peers may have asked before it was there, or know another by that address.
-            stack.announce(self.vnic.as_mut());
-        }
-        self.is_shareable = wish.share;
-        self.tenancy = Some(Tenancy::new(stack, policy));
-        Ok(())
-    }
-
-    fn status(&mut self) -> CardStatus {
-        let vnic = self.vnic.as_ref();
-        let mut services = self.tenancy.as_mut().map(|tenancy| tenancy.status(vnic)).unwrap_or_default().into_iter();
-        CardStatus {
-            addresses: self.config.addresses.clone(),
-            interface: self.interface.clone(),
-            queue: self.config.queue_share.map_or(0, |share| share.queue),
-            queues: self.config.queue_share.map_or(1, |share| share.queues),
-            services: self.services,
-            service: services.next(),
-            sharing: services.collect(),
-        }
-    }
-}
 
 /// How a net core behaves.
 #[derive(Clone, Debug, Default)]
@@ -219,70 +55,27 @@ pub struct NetCoreOptions {
     pub accept: AcceptPolicy,
 }
 
-/// Who is at the other end of a socket.
-#[derive(Clone, Copy)]
-pub(crate) struct Who {
-    pub user: u32,
-    pub process: i32,
-}
-
-impl Who {
-    fn at(socket: &OwnedFd) -> Option<Who> {
-        let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
-        Some(Who { user: peer.uid.as_raw(), process: peer.pid.as_raw_nonzero().get() })
-    }
-}
-
-/// Whom the daemon has introduced.
-#[derive(Clone, Copy)]
-pub(crate) struct Introduced {
-    pub card: CardNumber,
-    pub user: u32,
-    pub process: i32,
-}
-
-/// Who has connected and not yet said why.
-pub(crate) struct Pending {
-    pub socket: OwnedFd,
-    pub since: Time,
-    /// It may be served, not only told how things are.
-    pub may_attach: bool,
-    pub introduced: Option<Introduced>,
-    /// Closed, the daemon charges nobody for the service's memory any more.
-    pub lease: Option<OwnedFd>,
-    /// Has connected, and is this.
-    pub who: Option<Who>,
-}
-
-impl Pending {
-    /// The service that a net core is for alone.
-    fn owner(socket: OwnedFd, since: Time) -> Pending {
-        let who = Who::at(&socket);
-        Pending { socket, since, may_attach: true, introduced: None, lease: None, who }
-    }
-}
-
 /// The net core.
 pub struct NetCore {
-    pub(crate) cards: Vec<Card>,
+    cards: Vec<Card>,
     listener: Option<OwnedFd>,
-    pub(crate) pending: Vec<Pending>,
-    pub(crate) director: Option<Director>,
+    pending: Vec<Pending>,
+    director: Option<Director>,
     /// Started by one service for itself: its end is ours.
     is_private: bool,
     options: NetCoreOptions,
-    pub(crate) clock: MonotonicClock,
+    clock: MonotonicClock,
     started: Time,
     /// Cards that come and go.
-    pub(crate) moves: Moves,
+    moves: Moves,
     cut_off: u64,
     /// Those who connected and are no user of it.
     strangers: u64,
-    pub(crate) last_offence: String,
+    last_offence: String,
     /// Time in turns in which something happened.
     busy: Duration,
     looked_at: Time,
-    pub(crate) cards_looked_at: Time,
+    cards_looked_at: Time,
     scratch: Vec<Frame>,
     /// Another net core is at home on its processor, and its cards are about to move.
     is_guest: bool,
@@ -343,8 +136,54 @@ impl NetCore {
         }
     }
 
-    pub(crate) fn is_placed(&mut self, processor: u32, is_guest: bool) {
-        (self.options.processor, self.is_guest) = (Some(processor), is_guest);
+    /// Takes orders. False: the daemon is gone.
+    fn take_orders(&mut self, now: Time) -> bool {
+        for _ in 0..ORDERS_PER_LOOK {
+            let Some(director) = &mut self.director else { return true };
+            match director.next(now) {
+                Ok(order) => order.into_iter().for_each(|order| self.obey(order, now)),
+                Err(Fault::Empty) => return true,
+                Err(Fault::Closed) => return false,
+                // Of another version: it says something else next, or ends.
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    fn obey(&mut self, order: Directive, now: Time) {
+        match order {
+            Directive::Card(_, Ok(card)) => self.cards.push(*card),
+            // The service it was for is told so when it comes.
+            Directive::Card(number, Err(error)) => self.last_offence = format!("card {number}: {error}"),
+            Directive::Service(pending) => {
+                // Those who never say what they want go after a while, or when there are too many: the oldest first.
+                if self.pending.len() >= INTRODUCED_MAX {
+                    self.pending.remove(0);
+                }
+                self.pending.push(pending);
+            }
+            Directive::Leave { card, socket } => self.moves.begin_to_leave(card, socket, now),
+            Directive::Join { card, socket } => self.moves.begin_to_join(card, socket, now),
+            // It is there already: the daemon has seen to that.
+            Directive::Processor { processor, is_guest } => {
+                (self.options.processor, self.is_guest) = (Some(processor), is_guest);
+            }
+        }
+    }
+
+    fn go_on_with_moves(&mut self, now: Time) {
+        let pending = &self.pending;
+        let awaits =
+            |card| pending.iter().any(|pending| pending.introduced.map(|introduced| introduced.card) == Some(card));
+        let News { reports, failure } = self.moves.go_on(&mut self.cards, &awaits, &self.clock, now);
+        for report in reports {
+            // A daemon that is gone is seen elsewhere.
+            let _ = self.director.as_ref().map(|director| send(director.socket.as_fd(), report, &[]));
+        }
+        if let Some(failure) = failure {
+            self.last_offence = failure;
+        }
     }
 
     /// Serves until `stop` is readable or, private, until its service is gone.
@@ -468,12 +307,15 @@ impl NetCore {
         }
         let waiting = ready.get(first_pending..first_tenant).unwrap_or(&[]).to_vec();
         self.look_at_pending(&waiting, now);
-        self.look_at_cards(now)?;
+        if now.since(self.cards_looked_at) >= CARDS_LOOK_INTERVAL {
+            self.cards_looked_at = now;
+            end_lost(&mut self.cards, now)?;
+        }
         self.cards.retain(|card| !card.is_done(now));
         if first_director < first_pending && is_ready(first_director) && !self.take_orders(now) {
             return Ok(false);
         }
-        self.look_at_moves(now);
+        self.go_on_with_moves(now);
         if self.listener.is_some() && is_ready(1) {
             self.accept(now);
         }
@@ -555,29 +397,27 @@ impl NetCore {
                 let _ = send(socket.as_fd(), reply, &[]);
                 return;
             }
-            Ok((Wish::Attach(_), _)) if !may_attach => {
-                Err("this net core is one service's own, or the daemon's, which is to be asked".to_owned())
-            }
+            Ok((Wish::Attach(_), _)) if !may_attach => Err(Refused::NotHere),
             Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, (introduced, who), lease, now),
             Err(Fault::Empty) => {
                 self.pending.push(Pending { socket, since, may_attach, introduced, lease, who });
                 return;
             }
-            Err(fault) => Err(fault.to_string()),
+            Err(fault) => Err(fault.into()),
         };
         if let Err(why) = outcome {
-            drop(send(socket.as_fd(), Reply::Refused(why), &[]));
+            drop(send(socket.as_fd(), Reply::Refused(why.to_string()), &[]));
         }
     }
 
     /// User and process of a service, if it may be served.
-    fn identify(&self, introduced: Option<Introduced>, who: Option<Who>) -> Result<(u32, i32), String> {
+    fn identify(&self, introduced: Option<Introduced>, who: Option<Who>) -> Result<(u32, i32), Refused> {
         if let Some(Introduced { user, process, .. }) = introduced {
             return Ok((user, process));
         }
-        let Who { user, process } = who.ok_or("who is it?")?;
+        let Who { user, process } = who.ok_or(Refused::Unknown)?;
         if user != 0 && !self.is_private && !self.options.users.contains(&user) {
-            return Err(format!("this net core does not serve user {user}: start it with --user {user}"));
+            return Err(Refused::User(user));
         }
         Ok((user, process))
     }
@@ -589,24 +429,24 @@ impl NetCore {
         (introduced, who): (Option<Introduced>, Option<Who>),
         lease: Option<OwnedFd>,
         now: Time,
-    ) -> Result<(), String> {
-        if let Some(mismatch) = wish.mismatch() {
-            return Err(mismatch);
+    ) -> Result<(), Refused> {
+        if !wish.is_of_this_build() {
+            return Err(Refused::OtherBuild { service: wish.version, own: ABI_VERSION });
         }
         let (user, process) = self.identify(introduced, who)?;
         let index = self.find_card(&wish, introduced, user)?;
-        let card = self.cards.get_mut(index).ok_or("no such card")?;
+        let card = self.cards.get_mut(index).ok_or(Refused::NoSuchCard)?;
         if card.tenancy.is_none() {
             card.open_stack(&wish, self.options.accept, &mut self.scratch, now)?;
         }
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
-        let outcome = admit(card, socket, (name, process, user), lease);
+        let outcome = card.admit(socket, (name, process, user), lease);
         card.end_if_empty(now);
         outcome
     }
 
     /// The card for a service: one it shares, or one that is free.
-    fn find_card(&self, wish: &Attach, introduced: Option<Introduced>, user: u32) -> Result<usize, String> {
+    fn find_card(&self, wish: &Attach, introduced: Option<Introduced>, user: u32) -> Result<usize, Refused> {
         let fits =
             |card: &Card| card.is_for(introduced) && card.has(wish.address) && card.user.is_none_or(|own| own == user);
         let has_room = |card: &Card| card.is_shareable && card.tenancy.as_ref().is_some_and(Tenancy::has_room);
@@ -614,24 +454,21 @@ impl NetCore {
         let shared = self.cards.iter().position(is_shared);
         let free = || self.cards.iter().position(|card| card.tenancy.is_none() && fits(card));
         shared.or_else(free).ok_or_else(|| match introduced {
-            Some(Introduced { card, .. }) => format!("there is no card {card} here ({})", self.last_offence),
+            Some(Introduced { card, .. }) => Refused::CardGone { card, last_offence: self.last_offence.clone() },
             None => self.why_no_card(wish.address, user),
         })
     }
 
-    fn why_no_card(&self, address: Option<IpAddr>, user: u32) -> String {
+    fn why_no_card(&self, address: Option<IpAddr>, user: u32) -> Refused {
         let named: Vec<&Card> = self.cards.iter().filter(|card| card.has(address)).collect();
-        match (named.is_empty(), named.iter().find(|card| card.tenancy.is_none())) {
+        match (named.is_empty(), named.iter().any(|card| card.tenancy.is_none())) {
             (true, _) => {
                 let own: Vec<String> =
                     self.cards.iter().flat_map(|card| &card.config.addresses).map(|(a, _)| a.to_string()).collect();
-                format!("no card has that address; those there are: {}", own.join(", "))
+                Refused::NoSuchAddress(own.join(", "))
             }
-            (false, Some(_)) => format!(
-                "the free card was another user's before, who may still read what it receives; user {user} needs one of \
-                 its own"
-            ),
-            (false, None) => "every such card has a service already, and they do not share it (--share)".to_owned(),
+            (false, true) => Refused::AnotherUsers(user),
+            (false, false) => Refused::Occupied,
         }
     }
 
@@ -670,97 +507,6 @@ impl NetCore {
 fn turn_away(socket: &OwnedFd) {
     let user = Who::at(socket).map_or_else(|| "this user".to_owned(), |who| format!("user {}", who.user));
     let why = format!("this net core does not serve {user}: start it with --user");
-    bell::silence(socket);
+    doorbell::silence(socket);
     let _ = send(socket.as_fd(), Reply::Refused(why), &[]);
-}
-
-/// Makes a service's memory, tells it, and lets it have its share of a card.
-fn admit(card: &mut Card, socket: &OwnedFd, who: (String, i32, u32), lease: Option<OwnedFd>) -> Result<(), String> {
-    let (user, own) = (who.2, socket.try_clone().map_err(|error| error.to_string())?);
-    const USUAL: Extent = Extent::usual(0);
-    const _: () = assert!(USUAL.bytes() + COPIES as u64 * COPY_BYTES as u64 <= SERVICE_MEMORY_BYTES);
-    const _: () = assert!(
-        (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
-            < 1 << 32
-    );
-    let (mut tenant, handed) = Tenant::new(own, who, Extent::usual(card.plan.receive_frames), lease)
-        .map_err(|error| format!("memory for the service: {error}"))?;
-    let capabilities = card.vnic.capabilities();
-    let attached = Attached {
-        addresses: card.config.addresses.clone(),
-        mac: capabilities.mac.0,
-        mtu: capabilities.mtu,
-        interface: card.interface.clone(),
-        driver: card.driver.clone(),
-        receive_frames: card.plan.receive_frames,
-        frame_size: card.plan.frame_size,
-        small_blocks: USUAL.small_blocks,
-        large_blocks: USUAL.large_blocks,
-        connections: card.connections_max,
-        copies: card.copies.count(),
-    };
-    tenant.use_copies(&card.copies);
-    let (received, copies) = (card.received.as_fd(), card.copies.file());
-    let files = [handed.control.as_fd(), received, handed.small.as_fd(), handed.large.as_fd(), copies];
-    send(socket.as_fd(), Reply::Attached(Box::new(attached)), &files).map_err(|fault| fault.to_string())?;
-    card.user = Some(user);
-    card.services += 1;
-    if let Some(tenancy) = &mut card.tenancy {
-        tenancy.enter(tenant);
-    }
-    Ok(())
-}
-
-fn address_of(path: &Path) -> io::Result<SocketAddrUnix> {
-    Ok(match path.to_str().and_then(|text| text.strip_prefix('@')) {
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        None => SocketAddrUnix::new(path)?,
-    })
-}
-
-/// Connects to a net core's socket: a path, or with a leading `@` a name of Linux' abstract space.
-///
-/// # Errors
-/// What the system says.
-pub(crate) fn dial(path: &Path) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    connect(&socket, &address_of(path)?)?;
-    Ok(socket)
-}
-
-/// How long a net core that is asked how it is may take.
-const ASKED_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Asks the net core at `path` how it is. Who answers may be anybody: it is not waited for long, sends nothing but words, and
-/// none of them does anything to a terminal.
-///
-/// # Errors
-/// What the system says, or that it does not answer.
-pub fn ask_status(path: &Path) -> io::Result<NetCoreStatus> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    NetCore::takes_no_rights(&socket);
-    for which in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&socket, which, Some(ASKED_PATIENCE))?;
-    }
-    connect(&socket, &address_of(path)?)?;
-    let fault = |fault: Fault| io::Error::other(fault.to_string());
-    send(socket.as_fd(), Wish::Status, &[]).map_err(fault)?;
-    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-    let mut reply = receive::<serde_json::Value>(socket.as_fd(), &mut buffer).map_err(fault)?.0;
-    without_controls(&mut reply);
-    match serde_json::from_value(reply).map_err(io::Error::other)? {
-        Reply::Status(status) => Ok(status),
-        Reply::Refused(why) => Err(io::Error::other(why)),
-        Reply::Attached(_) | Reply::Ended(_) => Err(io::Error::other("an answer to another question")),
-    }
-}
-
-/// Takes what a terminal would act on out of all words.
-fn without_controls(value: &mut serde_json::Value) {
-    match value {
-        serde_json::Value::String(text) => text.retain(|letter| !letter.is_control()),
-        serde_json::Value::Array(values) => values.iter_mut().for_each(without_controls),
-        serde_json::Value::Object(fields) => fields.values_mut().for_each(without_controls),
-        _ => {}
-    }
 }

@@ -1,20 +1,41 @@
 //! A net core that takes its orders from the daemon: cards come to it while it runs, each with the services it is for, and go
 //! with the last of them. It opens nothing itself, confined as it is: what it needs comes as descriptors.
 
-use crate::split::net_core::core::{Card, Introduced, NetCore, Pending};
-use qanat_control::net_core::{CardOrder, ORDER_BYTES_MAX, Order, plan_of};
+use crate::split::net_core::card::Card;
+use crate::split::net_core::peers::{Introduced, Pending};
+use qanat_control::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, plan_of};
 use qanat_control::protocol::{Fault, QueueWish, receive};
-use qanat_nic::{LendableFiles, QueueShare, Time};
+use qanat_nic::{DeviceError, LendableFiles, QueueShare, Time};
 use qanat_stack::Config;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Orders taken at one look.
-const ORDERS_PER_LOOK: usize = 16;
+/// Why a card can't be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("no address")]
+    NoAddress,
+    #[error("sealing received frames: {0}")]
+    Seal(io::Error),
+}
 
-/// Services introduced that have not said what they want.
-const INTRODUCED_MAX: usize = 256;
+/// An order that is complete.
+pub(crate) enum Directive {
+    /// A card has come, or could not be opened.
+    Card(CardNumber, Result<Box<Card>, OpenError>),
+    /// A service that is about to say what it wants.
+    Service(Pending),
+    /// A card is to go to the net core at the other end of `socket`.
+    Leave { card: CardNumber, socket: OwnedFd },
+    /// A card is to come from there.
+    Join { card: CardNumber, socket: OwnedFd },
+    /// The net core is on another processor from now on.
+    Processor { processor: u32, is_guest: bool },
+}
 
-/// Who gives the orders, and what has come of an order in several parts.
+/// The daemon's end of the orders, and what has come of an order in several parts.
 pub(crate) struct Director {
     pub(crate) socket: OwnedFd,
     /// Of the next card: its memory and its handle.
@@ -26,66 +47,44 @@ impl Director {
     pub(crate) fn new(socket: OwnedFd) -> Director {
         Director { socket, memory: None, buffer: vec![0; ORDER_BYTES_MAX] }
     }
-}
 
-impl NetCore {
-    /// Takes orders. False: the daemon is gone.
-    pub(crate) fn take_orders(&mut self, now: Time) -> bool {
-        for _ in 0..ORDERS_PER_LOOK {
-            let Some(director) = &mut self.director else { return true };
-            match receive::<Order>(director.socket.as_fd(), &mut director.buffer) {
-                Ok((order, beside)) => self.take_order(order, beside, now),
-                Err(Fault::Empty) => return true,
-                Err(Fault::Closed) => return false,
-                // Of another version: it says something else next, or ends.
-                Err(_) => {}
-            }
-        }
-        true
-    }
-
-    fn take_order(&mut self, order: Order, beside: Vec<OwnedFd>, now: Time) {
-        let Some(director) = &mut self.director else { return };
+    /// The next order, unless it is only a part of one.
+    ///
+    /// # Errors
+    /// There is none now, or the daemon is gone, or it says what can't be understood.
+    pub(crate) fn next(&mut self, now: Time) -> Result<Option<Directive>, Fault> {
+        let (order, beside) = receive::<Order>(self.socket.as_fd(), &mut self.buffer)?;
         let mut beside = beside.into_iter();
-        match order {
+        Ok(match order {
             Order::Memory(wish) => {
                 let (handle, receive, rest) = (beside.next(), beside.next(), beside.next());
-                director.memory = handle
+                self.memory = handle
                     .zip(receive)
                     .zip(rest)
                     .map(|((handle, receive), rest)| (wish, handle, LendableFiles { receive, rest }));
+                None
             }
-            Order::Card(order) => {
-                let Some((wish, handle, files)) = director.memory.take() else { return };
-                match open(&order, wish, &files, beside.collect()) {
-                    Ok(card) => self.cards.push(card.handed(*order, handle, files.rest, now)),
-                    // The service it was for is told so when it comes.
-                    Err(error) => self.last_offence = format!("card {}: {error}", order.number),
-                }
-            }
-            Order::Service { card, user, process } => {
-                let (Some(socket), lease) = (beside.next(), beside.next()) else { return };
-                // Those who never say what they want go after a while, or when there are too many: the oldest first.
-                if self.pending.len() >= INTRODUCED_MAX {
-                    self.pending.remove(0);
-                }
+            Order::Card(order) => self.memory.take().map(|(wish, handle, files)| {
+                let number = order.number;
+                let card = open(&order, wish, &files, beside.collect());
+                Directive::Card(number, card.map(|card| Box::new(card.handed(*order, handle, files.rest, now))))
+            }),
+            Order::Service { card, user, process } => beside.next().map(|socket| {
                 let introduced = Some(Introduced { card, user, process });
-                self.pending.push(Pending { socket, since: now, may_attach: true, introduced, lease, who: None });
-            }
-            Order::Leave { card } => {
-                beside.next().into_iter().for_each(|socket| self.begin_to_leave(card, socket, now))
-            }
-            Order::Join { card } => beside.next().into_iter().for_each(|socket| self.begin_to_join(card, socket, now)),
-            // It is there already: the daemon has seen to that.
-            Order::Processor { processor, is_guest } => self.is_placed(processor, is_guest),
-        }
+                let lease = beside.next();
+                Directive::Service(Pending { socket, since: now, may_attach: true, introduced, lease, who: None })
+            }),
+            Order::Leave { card } => beside.next().map(|socket| Directive::Leave { card, socket }),
+            Order::Join { card } => beside.next().map(|socket| Directive::Join { card, socket }),
+            Order::Processor { processor, is_guest } => Some(Directive::Processor { processor, is_guest }),
+        })
     }
 }
 
-fn open(order: &CardOrder, wish: QueueWish, files: &LendableFiles, beside: Vec<OwnedFd>) -> Result<Card, String> {
+fn open(order: &CardOrder, wish: QueueWish, files: &LendableFiles, beside: Vec<OwnedFd>) -> Result<Card, OpenError> {
     let plan = plan_of(wish);
-    let vnic = order.open(plan, files, beside).map_err(|error| error.to_string())?;
-    let (address, length) = *order.addresses.first().ok_or("no address")?;
+    let vnic = order.open(plan, files, beside)?;
+    let (address, length) = *order.addresses.first().ok_or(OpenError::NoAddress)?;
     let mut config = Config::new(address, length);
     config.addresses.clone_from(&order.addresses);
     config.gateways.clone_from(&order.gateways);
@@ -98,5 +97,5 @@ fn open(order: &CardOrder, wish: QueueWish, files: &LendableFiles, beside: Vec<O
     // As `--mss` would have it; what a service says is not believed.
     config.tcp.maximum_segment = order.maximum_segment.map(|bytes| bytes.clamp(536, 8_960));
     let card = Card::new(Box::new(vnic), files, plan, config, &order.interface, &order.driver);
-    card.map_err(|error| format!("sealing received frames: {error}"))
+    card.map_err(OpenError::Seal)
 }

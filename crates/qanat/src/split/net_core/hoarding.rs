@@ -1,10 +1,11 @@
 //! What a sharer's credits are good for: one service gives nothing back of what it is lent, with credits and without. In one
 //! thread, by a clock of its own.
 
+use crate::split::memory::Extent;
 use crate::split::net_core::accept::AcceptPolicy;
 use crate::split::net_core::tenancy::Tenancy;
-use crate::split::net_core::tenant::{Extent, Tenant};
-use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Message, Producer, Rings};
+use crate::split::net_core::tenant::Tenant;
+use qanat_abi::{Command, Consumer, ControlMemory, Event as AbiEvent, Message, Producer, Rings};
 use qanat_nic::{MemoryPlan, PairConfig, Time, pair};
 use qanat_stack::{Config, ConnectOptions, Event, Stack};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -49,9 +50,9 @@ impl Service {
     /// Takes its events, and gives back what it was lent, or not.
     fn turn(&mut self, gives_back: bool) {
         while let Some(words) = self.events.pop() {
-            match Said::decode(words).expect("an event") {
-                Said::Accepted { .. } => self.connections += 1,
-                Said::Data { connection, window, .. } => {
+            match AbiEvent::decode(words).expect("an event") {
+                AbiEvent::Accepted { .. } => self.connections += 1,
+                AbiEvent::Data { connection, window, .. } => {
                     self.received += usize::from(window.length);
                     if gives_back {
                         self.say(Command::Consume { connection, frame: window.frame });

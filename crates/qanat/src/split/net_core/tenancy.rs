@@ -8,7 +8,7 @@
 use crate::split::handshake::ServiceStatus;
 use crate::split::net_core::accept::{AcceptPolicy, Owners, SEATS_MAX};
 use crate::split::net_core::lending::Copies;
-use crate::split::net_core::tenant::parting::{Belongings, Parted, Parting};
+use crate::split::net_core::tenant::export::{Belongings, TenantExport, TenantImport};
 use crate::split::net_core::tenant::{EVENTS_PER_TURN, EVENTS_WAITING_MAX, House, Offence, Tenant};
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{ConnectionId, Event, Stack};
@@ -33,24 +33,24 @@ pub(crate) struct Tenancy {
 
 /// What the next net core must know of it, beside the stack.
 #[derive(Serialize)]
-pub(crate) struct TenancyParting<'a> {
+pub(crate) struct TenancyExport<'a> {
     is_shared: bool,
     owners: &'a Owners,
-    seats: Vec<Parting<'a>>,
+    seats: Vec<TenantExport<'a>>,
 }
 
 /// As it is read.
 #[derive(Deserialize)]
-pub(crate) struct TenancyParted {
+pub(crate) struct TenancyImport {
     is_shared: bool,
     owners: Owners,
-    seats: Vec<Parted>,
+    seats: Vec<TenantImport>,
 }
 
 impl Tenancy {
-    pub(crate) fn part(&self) -> TenancyParting<'_> {
-        let seats = self.tenants().map(Tenant::part).collect();
-        TenancyParting { is_shared: self.is_shared, owners: &self.owners, seats }
+    pub(crate) fn export(&self) -> TenancyExport<'_> {
+        let seats = self.tenants().map(Tenant::export).collect();
+        TenancyExport { is_shared: self.is_shared, owners: &self.owners, seats }
     }
 
     pub(crate) fn stack(&self) -> &Stack {
@@ -65,13 +65,13 @@ impl Tenancy {
     /// Goes on with it, the services on seats that are `taken`; `None`: that can't be what a net core parted with.
     pub(crate) fn resume(
         stack: Stack,
-        parted: TenancyParted,
+        parted: TenancyImport,
         taken: &[bool],
         belongings: Vec<Belongings>,
         frames: u32,
         copies: &Copies,
     ) -> Option<Tenancy> {
-        let TenancyParted { is_shared, owners, seats: parted } = parted;
+        let TenancyImport { is_shared, owners, seats: parted } = parted;
         let count = taken.iter().filter(|taken| **taken).count();
         if parted.len() != count || belongings.len() != count || (count > 1 && !is_shared) {
             return None;

@@ -6,18 +6,17 @@
 //! which its card is not read until it takes some. Nothing it does makes the net core wait: its socket is written to without
 //! blocking, whatever it has set on it.
 
-pub(crate) mod parting;
+pub(crate) mod export;
 
-use crate::split::bell;
 use crate::split::code;
-use crate::split::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
-use crate::split::memory::{self, Files, Handed, Memory};
+use crate::split::doorbell;
+use crate::split::handshake::ServiceStatus;
+use crate::split::memory::{self, Extent, Files, Memory, ServiceFiles};
 use crate::split::net_core::accept::Owners;
 use crate::split::net_core::lending::{Copies, Lending, Lent};
 use bytes::Bytes;
-
 use qanat_abi::{
-    BadMessage, Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings, Violation,
+    BadMessage, Command, Consumer, ControlMemory, Event as AbiEvent, Id, Message, Producer, Rings, Violation,
     message::Window,
 };
 use qanat_nic::{Time, Vnic};
@@ -25,7 +24,6 @@ use qanat_stack::{
     Chunk, CommandError, ConnectOptions, ConnectionId, Event, Handover, ListenOptions, ListenerId, Stack, UdpSocketId,
 };
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -49,77 +47,26 @@ const ANSWERS_WAITING_MAX: usize = 64;
 /// Of what is to be sent so much is asked for ahead; the processor itself goes on.
 const LINE_BYTES: usize = 64;
 const LINES_AHEAD: usize = 4;
-/// How much memory is shared with a service.
-#[derive(Clone, Copy)]
-pub(crate) struct Extent {
-    /// Messages of either ring.
-    pub ring_messages: u32,
-    /// Blocks of transmit memory.
-    pub small_blocks: u32,
-    pub large_blocks: u32,
-    /// Frames to receive into.
-    pub receive_frames: u32,
-}
-
-impl Extent {
-    /// 8 MiB of small blocks and 16 MiB of large ones.
-    pub(crate) const fn usual(receive_frames: u32) -> Extent {
-        Extent { ring_messages: 4_096, small_blocks: 4_096, large_blocks: 256, receive_frames }
-    }
-
-    /// Bytes of small blocks, and of large ones.
-    pub(crate) const fn block_bytes(&self) -> [usize; 2] {
-        [
-            self.small_blocks as usize * SMALL_BLOCK_BYTES as usize,
-            self.large_blocks as usize * LARGE_BLOCK_BYTES as usize,
-        ]
-    }
-
-    /// Of all that is made for the service, its card's frames not included.
-    pub(crate) const fn bytes(&self) -> u64 {
-        let [small, large] = self.block_bytes();
-        small as u64 + large as u64 + Rings::bytes(self.ring_messages)
-    }
-}
 
 /// Why a service is cut off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum Offence {
-    Ring(Violation),
-    Message(BadMessage),
+    #[error(transparent)]
+    Ring(#[from] Violation),
+    #[error(transparent)]
+    Message(#[from] BadMessage),
     /// A frame given back that it does not hold, or as another's.
+    #[error("frame {0} given back, which it does not hold")]
     NotLent(u32),
     /// A window beyond what was lent.
+    #[error("a window of frame {} beyond what was lent", .0.frame)]
     Window(Window),
     /// A range beyond its transmit memory.
+    #[error("a range at {0} beyond its transmit memory")]
     Range(u32),
     /// It takes no events, of a stack that others need.
+    #[error("it takes no events, and shares a card")]
     Deaf,
-}
-
-impl fmt::Display for Offence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Offence::Ring(violation) => violation.fmt(f),
-            Offence::Message(bad) => bad.fmt(f),
-            Offence::NotLent(frame) => write!(f, "frame {frame} given back, which it does not hold"),
-            Offence::Window(window) => write!(f, "a window of frame {} beyond what was lent", window.frame),
-            Offence::Deaf => f.write_str("it takes no events, and shares a card"),
-            Offence::Range(offset) => write!(f, "a range at {offset} beyond its transmit memory"),
-        }
-    }
-}
-
-impl From<Violation> for Offence {
-    fn from(violation: Violation) -> Offence {
-        Offence::Ring(violation)
-    }
-}
-
-impl From<BadMessage> for Offence {
-    fn from(bad: BadMessage) -> Offence {
-        Offence::Message(bad)
-    }
 }
 
 /// Counts.
@@ -199,9 +146,9 @@ pub(crate) struct Tenant {
     events: Producer<ControlMemory>,
     commands: Consumer<ControlMemory>,
     /// Answers the ring had no room for.
-    answers: VecDeque<Said>,
+    answers: VecDeque<AbiEvent>,
     /// Events the ring had no room for, if the stack is shared: else they wait in the stack.
-    waiting: VecDeque<Said>,
+    waiting: VecDeque<AbiEvent>,
     /// Of the last event: most data acknowledges something.
     acked: Option<(ConnectionId, u32)>,
     /// It holds more frames than it may, and nothing more is received for it.
@@ -225,7 +172,7 @@ impl Tenant {
         (name, process, user): (String, i32, u32),
         extent: Extent,
         lease: Option<OwnedFd>,
-    ) -> io::Result<(Tenant, Handed)> {
+    ) -> io::Result<(Tenant, ServiceFiles)> {
         let (rings, control) = Rings::create(extent.ring_messages)?;
         let (Memory { blocks: [small, large], files }, handed) = memory::make(control, extent, lease)?;
         let tenant = Tenant {
@@ -325,7 +272,7 @@ impl Tenant {
                 let own = acked.filter(|(of, _)| *of == connection).map_or(0, |(_, bytes)| bytes);
                 acked.filter(|(of, _)| *of != connection).into_iter().for_each(|acked| self.put_acked(acked));
                 match self.lend_stream(house, connection, chunk) {
-                    Some(window) => Some(Said::Data { connection: id(connection), window, acked: own }),
+                    Some(window) => Some(AbiEvent::Data { connection: id(connection), window, acked: own }),
                     // As in `say_data`.
                     None => {
                         _ = house.stack.abort(house.now, connection);
@@ -345,10 +292,10 @@ impl Tenant {
     }
 
     fn put_acked(&mut self, (connection, bytes): (ConnectionId, u32)) {
-        self.put(Said::Acked { connection: id(connection), bytes });
+        self.put(AbiEvent::Acked { connection: id(connection), bytes });
     }
 
-    fn put(&mut self, said: Said) {
+    fn put(&mut self, said: AbiEvent) {
         self.figures.events += 1;
         let is_first = self.answers.is_empty() && self.waiting.is_empty();
         // A ring that is out of order is an offence when it is told next.
@@ -363,9 +310,9 @@ impl Tenant {
         let of = id(connection);
         self.acked = self.acked.filter(|(acked, _)| *acked != connection);
         self.waiting.retain(|said| match said {
-            Said::Data { connection, .. } | Said::Acked { connection, .. } | Said::PeerClosed { connection } => {
-                *connection != of
-            }
+            AbiEvent::Data { connection, .. }
+            | AbiEvent::Acked { connection, .. }
+            | AbiEvent::PeerClosed { connection } => *connection != of,
             _ => true,
         });
         self.lending.reclaim(connection)
@@ -376,23 +323,23 @@ impl Tenant {
         self.figures.connections_moved += 1;
         let own = id(connection);
         self.acked.take().into_iter().for_each(|acked| self.put_acked(acked));
-        self.put(Said::Accepted { connection: own, listener: listener.index() as u16, peer: it.peer });
+        self.put(AbiEvent::Accepted { connection: own, listener: listener.index() as u16, peer: it.peer });
         let unacknowledged = u32::try_from(it.unacknowledged).unwrap_or(u32::MAX);
-        self.put(Said::Moved { connection: own, unacknowledged });
+        self.put(AbiEvent::Moved { connection: own, unacknowledged });
         for chunk in rest {
             // In the same frames, or copies, which are nobody's now: there is a place for each.
             if let Some(window) = self.lending.lend(chunk, Some(connection)) {
-                self.put(Said::Data { connection: own, window, acked: 0 });
+                self.put(AbiEvent::Data { connection: own, window, acked: 0 });
             }
         }
         if it.has_peer_closed {
-            self.put(Said::PeerClosed { connection: own });
+            self.put(AbiEvent::PeerClosed { connection: own });
         }
     }
 
     /// Is told how many others share a listener with it.
     pub(crate) fn tell_others(&mut self, count: u32) {
-        self.answers.push_back(Said::Moved { connection: Id::NONE, unacknowledged: count });
+        self.answers.push_back(AbiEvent::Moved { connection: Id::NONE, unacknowledged: count });
     }
 
     /// What it was told of a shared stack is to be seen.
@@ -454,7 +401,7 @@ impl Tenant {
 
     /// There is room.
     #[inline]
-    fn say(&mut self, said: Said) -> Result<(), Offence> {
+    fn say(&mut self, said: AbiEvent) -> Result<(), Offence> {
         self.figures.events += 1;
         self.events.push(said.encode())?;
         Ok(())
@@ -462,7 +409,7 @@ impl Tenant {
 
     /// Bytes still to be told of: none.
     fn say_acked(&mut self, connection: ConnectionId, bytes: u32) -> Result<u32, Offence> {
-        self.say(Said::Acked { connection: id(connection), bytes })?;
+        self.say(AbiEvent::Acked { connection: id(connection), bytes })?;
         Ok(0)
     }
 
@@ -475,7 +422,7 @@ impl Tenant {
         acked: u32,
     ) -> Result<(), Offence> {
         match self.lend_stream(house, connection, chunk) {
-            Some(window) => self.say(Said::Data { connection: id(connection), window, acked }),
+            Some(window) => self.say(AbiEvent::Data { connection: id(connection), window, acked }),
             None => {
                 // Never: received data is in received frames. But bytes must not be left out of a stream.
                 _ = house.stack.abort(house.now, connection);
@@ -490,15 +437,17 @@ impl Tenant {
     }
 
     /// What is said of an event; `None`: nothing, the event is lost and counted.
-    fn event(&mut self, event: Event) -> Option<Said> {
+    fn event(&mut self, event: Event) -> Option<AbiEvent> {
         Some(match event {
             Event::Accepted { connection, listener, peer } => {
-                Said::Accepted { connection: id(connection), listener: listener.index() as u16, peer }
+                AbiEvent::Accepted { connection: id(connection), listener: listener.index() as u16, peer }
             }
-            Event::Connected { connection } => Said::Connected { connection: id(connection) },
-            Event::PeerClosed { connection } => Said::PeerClosed { connection: id(connection) },
-            Event::Closed { connection, why } => Said::Closed { connection: id(connection), why: code::of_reason(why) },
-            Event::AddressConflict { address, holder } => Said::AddressConflict { address, holder },
+            Event::Connected { connection } => AbiEvent::Connected { connection: id(connection) },
+            Event::PeerClosed { connection } => AbiEvent::PeerClosed { connection: id(connection) },
+            Event::Closed { connection, why } => {
+                AbiEvent::Closed { connection: id(connection), why: code::of_reason(why) }
+            }
+            Event::AddressConflict { address, holder } => AbiEvent::AddressConflict { address, holder },
             Event::Datagram { socket, peer, chunk } => {
                 let copy = self.lending.copy_of(&chunk);
                 if copy.is_none() && self.lending.is_full_of_datagrams() {
@@ -506,7 +455,7 @@ impl Tenant {
                     return None;
                 }
                 let window = self.lending.lend(copy.unwrap_or(chunk), None)?;
-                Said::Datagram { socket: socket.index() as u16, peer, window }
+                AbiEvent::Datagram { socket: socket.index() as u16, peer, window }
             }
             // The service's timers are its own affair; data and acknowledgements are `tell`'s; nobody asks for urgent ones.
             Event::Timer { .. } | Event::Data { .. } | Event::Acked { .. } | Event::Urgent { .. } => return None,
@@ -624,8 +573,8 @@ impl Tenant {
             _ => return,
         };
         self.answers.push_back(match outcome {
-            Ok((slot, generation)) => Said::Answer { request, error: 0, id: Id { slot: slot as u32, generation } },
-            Err(error) => Said::Answer { request, error: code::of_error(error), id: Id::default() },
+            Ok((slot, generation)) => AbiEvent::Answer { request, error: 0, id: Id { slot: slot as u32, generation } },
+            Err(error) => AbiEvent::Answer { request, error: code::of_error(error), id: Id::default() },
         });
     }
 
@@ -681,13 +630,13 @@ impl Tenant {
     fn wake_service(&mut self) {
         if self.events.must_wake() {
             self.figures.bells += 1;
-            bell::ring(&self.socket);
+            doorbell::ring(&self.socket);
         }
     }
 
     /// Silences the bell; false: the service is gone.
     pub(crate) fn look_at_socket(&mut self) -> bool {
-        bell::silence(&self.socket)
+        doorbell::silence(&self.socket)
     }
 
     pub(crate) fn falls_asleep(&mut self) -> bool {

@@ -1,6 +1,6 @@
 //! The memory a service shares with one net core, and the rings in it: the service's end.
 
-use crate::split::bell;
+use crate::split::doorbell;
 use crate::split::handshake::{Attached, LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
 use crate::split::service::received::Received;
 use qanat_abi::message::RELEASES_MAX;
@@ -95,7 +95,7 @@ impl Link {
     pub(crate) fn wake(&mut self) -> bool {
         let must = self.commands.must_wake();
         if must {
-            bell::ring(&self.socket);
+            doorbell::ring(&self.socket);
         }
         must
     }

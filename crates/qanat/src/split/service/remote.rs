@@ -1,15 +1,15 @@
 //! What stands for one net core's stack in a service's process: commands become messages, messages become events.
 
-use crate::split::bell;
-use crate::split::bell::Heard;
 use crate::split::code;
+use crate::split::doorbell;
+use crate::split::doorbell::Heard;
 use crate::split::handshake::{Attached, CONNECTIONS_MAX, Reply, SMALL_BLOCK_BYTES};
 use crate::split::service::link::{Link, Lost, WAITING_MAX};
 use crate::split::service::places::Places;
 use crate::split::service::streams::{Finish, Lent, Stream};
 use crate::split::service::timers::Timers;
 use qanat_abi::message::{Range, Window};
-use qanat_abi::{Command, Event as Said, Id, Message};
+use qanat_abi::{Command, Event as AbiEvent, Id, Message};
 use qanat_control::protocol::understand;
 use qanat_nic::{Pool, Region, Time};
 use qanat_stack::{Chunk, CloseReason, CommandError, ConnectionId, Event, ListenerId, UdpSocketId};
@@ -218,7 +218,7 @@ impl Remote {
             link.flush()?;
             self.figures.bells += u64::from(link.wake());
             while let Some(said) = self.hear()? {
-                if let Said::Answer { request: of, error, id } = said
+                if let AbiEvent::Answer { request: of, error, id } = said
                     && of == request
                 {
                     return Ok((error, id));
@@ -235,7 +235,7 @@ impl Remote {
                 let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
                 let _ = poll(&mut fds, Some(&patience));
                 link.events.wakes();
-                if !bell::silence(&link.socket) {
+                if !doorbell::silence(&link.socket) {
                     return Err(Lost);
                 }
             }
@@ -244,12 +244,12 @@ impl Remote {
 
     /// What the net core says next.
     #[inline]
-    fn hear(&mut self) -> Result<Option<Said>, Lost> {
+    fn hear(&mut self) -> Result<Option<AbiEvent>, Lost> {
         let Some(link) = &mut self.link else { return Ok(None) };
         let Some(words) = link.events.pop() else { return Ok(None) };
         link.ask_for_next();
         self.figures.events += 1;
-        Said::decode(words).map(Some).map_err(|_| Lost)
+        AbiEvent::decode(words).map(Some).map_err(|_| Lost)
     }
 
     #[inline]
@@ -295,12 +295,12 @@ impl Remote {
         Ok(Chunk::new(frame))
     }
 
-    fn understand(&mut self, said: Said) -> Result<Option<Event>, Lost> {
+    fn understand(&mut self, said: AbiEvent) -> Result<Option<Event>, Lost> {
         if self.is_of_yielded(&said) {
             return Ok(None);
         }
         Ok(Some(match said {
-            Said::Accepted { connection, listener, peer } => {
+            AbiEvent::Accepted { connection, listener, peer } => {
                 let connection = self.local_id(connection);
                 self.begin(connection, true)?;
                 match self.listeners.handle_of(listener.into()) {
@@ -312,14 +312,14 @@ impl Remote {
                     }
                 }
             }
-            Said::Connected { connection } => {
+            AbiEvent::Connected { connection } => {
                 let connection = self.local_id(connection);
                 if let Ok(stream) = self.stream(connection) {
                     stream.connected = true;
                 }
                 Event::Connected { connection }
             }
-            Said::Data { connection, window, acked } => {
+            AbiEvent::Data { connection, window, acked } => {
                 let (connection, chunk) = (self.local_id(connection), self.take(window)?);
                 let is_deaf = self.stream(connection).is_ok_and(|stream| {
                     stream.held += u32::from(!stream.deaf);
@@ -332,12 +332,12 @@ impl Remote {
                 self.second = data;
                 self.acknowledged(connection, acked)
             }
-            Said::Acked { connection, bytes } => {
+            AbiEvent::Acked { connection, bytes } => {
                 let connection = self.local_id(connection);
                 self.acknowledged(connection, bytes)
             }
-            Said::PeerClosed { connection } => Event::PeerClosed { connection: self.local_id(connection) },
-            Said::Closed { connection, why } => {
+            AbiEvent::PeerClosed { connection } => Event::PeerClosed { connection: self.local_id(connection) },
+            AbiEvent::Closed { connection, why } => {
                 let connection = self.local_id(connection);
                 let to = self.remote_id(connection);
                 if let Ok(stream) = self.stream(connection) {
@@ -349,24 +349,24 @@ impl Remote {
                 }
                 Event::Closed { connection, why: code::to_reason(why) }
             }
-            Said::Moved { connection, unacknowledged } => {
+            AbiEvent::Moved { connection, unacknowledged } => {
                 self.moved(connection, unacknowledged);
                 return Ok(None);
             }
-            Said::AddressConflict { address, holder } => {
+            AbiEvent::AddressConflict { address, holder } => {
                 // Those formed from advertised prefixes are replaced, and not named by the card.
                 if self.has(address) && !self.has_lost(address) {
                     self.lost_addresses.push((address, holder));
                 }
                 Event::AddressConflict { address, holder }
             }
-            Said::Datagram { socket, peer, window } => {
+            AbiEvent::Datagram { socket, peer, window } => {
                 let chunk = self.take(window)?;
                 let Some(socket) = self.sockets.handle_of(socket.into()) else { return Ok(None) };
                 Event::Datagram { socket, peer, chunk }
             }
             // Of a question whose asker has gone.
-            Said::Answer { .. } => return Ok(None),
+            AbiEvent::Answer { .. } => return Ok(None),
         }))
     }
 
@@ -484,7 +484,7 @@ impl Remote {
     /// Silences the bell; false: the net core is gone.
     pub(crate) fn look_at_socket(&mut self) -> bool {
         let Some(link) = &self.link else { return true };
-        match bell::listen(&link.socket) {
+        match doorbell::listen(&link.socket) {
             Heard::Rings => true,
             Heard::Words(words) => {
                 if let Ok(Reply::Ended(why)) = understand(&words) {

@@ -2,11 +2,11 @@
 //! its time to start, and the others' connections do not wait.
 
 use crate::split::handshake::{Attach, Attached, MESSAGE_BYTES_MAX, Reply, Wish};
-use crate::split::service::runtime::{Connector, SplitError};
+use crate::split::service::error::{Refusal, SplitError};
+use crate::split::service::options::Connector;
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::Time;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -20,18 +20,6 @@ const RETRY_AFTER: Duration = Duration::from_millis(2);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 /// Between looks at what has come of one.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
-
-/// What a [`Connector`] fails with when it can't do better the next time: why, and the remedy.
-#[derive(Clone, Debug)]
-pub struct Refusal(pub String);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// What a net core has given.
 pub(crate) struct Found {

@@ -3,7 +3,7 @@
 //! that stays until it is acknowledged, what was received and not looked at goes to the next owner, in order.
 
 use crate::split::service::remote::Remote;
-use qanat_abi::{Command, Event as Said, Id};
+use qanat_abi::{Command, Event as AbiEvent, Id};
 use qanat_stack::ConnectionId;
 
 impl Remote {
@@ -57,11 +57,11 @@ impl Remote {
     }
 
     /// Whether something is said of a connection that was given up: it is not looked at, and what it lends is not taken.
-    pub(crate) fn is_of_yielded(&self, said: &Said) -> bool {
-        let (Said::Data { connection, .. }
-        | Said::Acked { connection, .. }
-        | Said::PeerClosed { connection }
-        | Said::Closed { connection, .. }) = said
+    pub(crate) fn is_of_yielded(&self, said: &AbiEvent) -> bool {
+        let (AbiEvent::Data { connection, .. }
+        | AbiEvent::Acked { connection, .. }
+        | AbiEvent::PeerClosed { connection }
+        | AbiEvent::Closed { connection, .. }) = said
         else {
             return false;
         };

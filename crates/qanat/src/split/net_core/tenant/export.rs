@@ -1,15 +1,16 @@
 //! A service's side of a card that goes from one net core to another. The service notices nothing: its rings, its memory and its
 //! socket are the same, and what it says meanwhile waits in them.
 
-use super::{Figures, Tenant};
 use crate::split::memory::{self, Files, Memory};
 use crate::split::net_core::lending::{Copies, Lending};
+use crate::split::net_core::tenant::{Figures, Tenant};
 use bytes::Bytes;
 use qanat_abi::ring::Words;
-use qanat_abi::{Consumer, Event as Said, Message, Producer, Rings};
+use qanat_abi::{Consumer, Event as AbiEvent, Message, Mismatch, Producer, Rings};
 use qanat_stack::{ConnectionId, UdpSocketId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const WAITING_MAX: usize = 1 << 19;
 
 /// What the next net core must know of it.
 #[derive(Serialize)]
-pub(in crate::split) struct Parting<'a> {
+pub(crate) struct TenantExport<'a> {
     who: (&'a str, i32, u32),
     /// Positions of both rings, events first, and batches of those.
     rings: (u32, u32, u64),
@@ -35,7 +36,7 @@ pub(in crate::split) struct Parting<'a> {
 
 /// As it is read.
 #[derive(Deserialize)]
-pub(in crate::split) struct Parted {
+pub(crate) struct TenantImport {
     who: (String, i32, u32),
     rings: (u32, u32, u64),
     answers: Vec<Words>,
@@ -48,6 +49,17 @@ pub(in crate::split) struct Parted {
     figures: Figures,
 }
 
+/// Why the belongings of a service can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BelongingsError {
+    #[error("a descriptor of a service's is missing")]
+    Missing,
+    #[error("a service's rings: {0}")]
+    Rings(Mismatch),
+    #[error("a service's memory: {0}")]
+    Memory(io::Error),
+}
+
 /// What comes beside it: its socket and its memory, opened.
 pub(crate) struct Belongings {
     socket: OwnedFd,
@@ -57,38 +69,37 @@ pub(crate) struct Belongings {
 
 impl Belongings {
     /// Of descriptors as [`Tenant::descriptors`] has them, of memory of so many bytes. It is still the other net core's.
-    pub(in crate::split) fn open(descriptors: Vec<OwnedFd>, lengths: [usize; 2]) -> Result<Belongings, String> {
+    pub(crate) fn open(descriptors: Vec<OwnedFd>, lengths: [usize; 2]) -> Result<Belongings, BelongingsError> {
         let mut all = descriptors.into_iter();
-        let mut next = || all.next().ok_or("a descriptor of a service's is missing");
+        let mut next = || all.next().ok_or(BelongingsError::Missing);
         let (socket, files) = (next()?, [next()?, next()?, next()?]);
         let [control, ..] = &files;
-        let rings = Rings::open(control.as_fd()).map_err(|error| format!("a service's rings: {error}"))?;
-        let memory =
-            memory::open(files, lengths, all.next()).map_err(|error| format!("a service's memory: {error}"))?;
+        let rings = Rings::open(control.as_fd()).map_err(BelongingsError::Rings)?;
+        let memory = memory::open(files, lengths, all.next()).map_err(BelongingsError::Memory)?;
         memory.files.set_anothers(true);
         Ok(Belongings { socket, rings, memory })
     }
 
     /// Small blocks, and large ones.
-    pub(in crate::split) fn memories(&self) -> &[Bytes; 2] {
+    pub(crate) fn memories(&self) -> &[Bytes; 2] {
         &self.memory.blocks
     }
 }
 
-fn words(said: &VecDeque<Said>) -> Vec<Words> {
+fn words(said: &VecDeque<AbiEvent>) -> Vec<Words> {
     said.iter().map(Message::encode).collect()
 }
 
-fn said(words: Vec<Words>) -> Option<VecDeque<Said>> {
+fn said(words: Vec<Words>) -> Option<VecDeque<AbiEvent>> {
     if words.len() > WAITING_MAX {
         return None;
     }
-    words.into_iter().map(|words| Said::decode(words).ok()).collect()
+    words.into_iter().map(|words| AbiEvent::decode(words).ok()).collect()
 }
 
 impl Tenant {
-    pub(in crate::split) fn part(&self) -> Parting<'_> {
-        Parting {
+    pub(crate) fn export(&self) -> TenantExport<'_> {
+        TenantExport {
             who: (&self.name, self.process, self.user),
             rings: (self.events.position(), self.commands.position(), self.events.batches()),
             answers: words(&self.answers),
@@ -103,22 +114,22 @@ impl Tenant {
     }
 
     /// Bytes of small blocks, and of large ones.
-    pub(in crate::split) fn memories(&self) -> [&Bytes; 2] {
+    pub(crate) fn memories(&self) -> [&Bytes; 2] {
         [&self.small, &self.large]
     }
 
-    pub(in crate::split) fn files(&self) -> &Arc<Files> {
+    pub(crate) fn files(&self) -> &Arc<Files> {
         &self.files
     }
 
     /// Its socket, the files of its memory, and a lease if there is one.
-    pub(in crate::split) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         std::iter::once(self.socket.as_fd()).chain(self.files.descriptors()).collect()
     }
 
     /// Goes on with it; `None`: that can't be what a net core parted with, of a card of so many frames.
-    pub(in crate::split) fn resume(parted: Parted, own: Belongings, frames: u32, copies: &Copies) -> Option<Tenant> {
-        let Parted { who: (name, process, user), rings: (events, commands, batches), mut lending, .. } = parted;
+    pub(crate) fn resume(parted: TenantImport, own: Belongings, frames: u32, copies: &Copies) -> Option<Tenant> {
+        let TenantImport { who: (name, process, user), rings: (events, commands, batches), mut lending, .. } = parted;
         if !lending.resume(frames, copies) {
             return None;
         }

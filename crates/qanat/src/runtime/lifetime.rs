@@ -1,6 +1,7 @@
 //! When a running service is looked at, and when it ends: the same in each placement.
 
-use crate::runtime::{RuntimeOptions, StopHandle};
+use crate::runtime::options::RuntimeOptions;
+use crate::runtime::stop::StopHandle;
 use crate::service::Service;
 use qanat_nic::Time;
 

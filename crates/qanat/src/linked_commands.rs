@@ -1,11 +1,12 @@
 //! [`Linked`]: commands in the linked placement, where the stack is in the service's thread.
 
-use crate::{
-    Block, Bytes, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
-    Pool, Setting, Source, Time, TimerId, UdpSocketId,
+use bytes::Bytes;
+use qanat_api::{
+    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
+    Setting, Source, TimerId, UdpSocketId,
 };
 use qanat_nic::breakdown::{Phase, span};
-use qanat_nic::{Capabilities, Vnic};
+use qanat_nic::{Capabilities, Pool, Time, Vnic};
 use qanat_stack::Stack;
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -1,0 +1,20 @@
+//! What runs a service: one loop ([`Runtime`]), written once for all placements ([`Placement`]).
+
+mod error;
+mod lifetime;
+mod linked;
+mod linked_runtime;
+mod options;
+mod placement;
+mod run;
+pub(crate) mod spin;
+mod stop;
+
+pub use error::RuntimeError;
+pub use linked::LinkedPlacement;
+pub use options::RuntimeOptions;
+pub use placement::Placement;
+pub(crate) use placement::{Sealed, WatchInterval};
+pub use run::Runtime;
+pub use spin::SpinPolicy;
+pub use stop::StopHandle;

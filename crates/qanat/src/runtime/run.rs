@@ -1,0 +1,210 @@
+//! The loop that runs a service, for every placement.
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::lifetime::Lifetime;
+use crate::runtime::linked::LinkedPlacement;
+use crate::runtime::options::RuntimeOptions;
+use crate::runtime::placement::{Placement, WatchInterval};
+use crate::runtime::spin::Spin;
+use crate::runtime::stop::StopHandle;
+use crate::service::{Context, Service};
+use crate::wait_set::WaitSet;
+use qanat_nic::{Clock, MonotonicClock, Time};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Tokens of the runtime's own doorbells. A service's tokens are below them.
+const STOP_TOKEN: u64 = u64::MAX;
+const CARD_TOKEN: u64 = u64::MAX - 1;
+
+/// Runs a service wherever its stack is.
+///
+/// ```text
+///   turn ─ observe? ─ stop? ─ over? ─ anything lost? ─┬─ busy, or not idle for long ─ doorbells, now and then ─┐
+///    ▲                                                └─ idle ─ sleep until a doorbell or a deadline ──────────┤
+///    └─────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+/// ```
+pub struct Runtime<P = LinkedPlacement> {
+    pub(crate) placement: P,
+    clock: MonotonicClock,
+    waits: WaitSet,
+    turns_since_watch: u32,
+    watched_at: Time,
+    has_started: bool,
+}
+
+impl<P: Placement> Runtime<P> {
+    /// A runtime that reads `clock`.
+    pub(crate) fn of(placement: P, clock: MonotonicClock) -> Runtime<P> {
+        Runtime {
+            placement,
+            clock,
+            waits: WaitSet::new(),
+            turns_since_watch: 0,
+            watched_at: Time::ZERO,
+            has_started: false,
+        }
+    }
+
+    /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable. The service reads it.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    pub fn watch(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.waits.add(fd, token)
+    }
+
+    /// Ends [`run`](Runtime::run) when `fd`, a card's, is readable.
+    pub(crate) fn ends_with(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.waits.add(fd, CARD_TOKEN)
+    }
+
+    /// The time since the runtime was made.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Calls `command` with a context outside of an event, then sends what it caused.
+    pub fn with_context<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let now = self.clock.now();
+        let result = command(&mut self.placement.context(now));
+        self.placement.flush(now);
+        result
+    }
+
+    /// Runs one turn: receive, handle, transmit. Never blocks. Returns whether anything happened.
+    #[inline]
+    pub fn turn<S: Service + ?Sized>(&mut self, service: &mut S) -> bool {
+        self.placement.turn(service, &self.clock)
+    }
+
+    /// Has `service` start. [`run`](Runtime::run) does this if it has not been done. A service that has started listens, on every
+    /// net core if its stack is in net cores: call this first if something is to be told between the start and the run.
+    ///
+    /// # Errors
+    /// The service refuses to start.
+    pub fn start<S: Service>(&mut self, service: &mut S) -> Result<(), RuntimeError> {
+        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        self.has_started = true;
+        Ok(())
+    }
+
+    /// Runs `service` until it is asked to stop and has finished, or the grace period is over. `observe` is called
+    /// every [`RuntimeOptions::observe_every`], on this thread: it must be quick. With a stack in net cores, the end of a net core closes
+    /// every connection there. Listeners and sockets come back with the next net core.
+    ///
+    /// # Errors
+    /// The service refuses to start, a wait fails, an interface or a card is gone, or there has been no net core for
+    /// [`PATIENCE`](crate::split::PATIENCE).
+    pub fn run<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        options: RuntimeOptions,
+        observe: &mut dyn FnMut(&mut S, &Runtime<P>),
+    ) -> Result<(), RuntimeError> {
+        self.waits.add(stop.doorbell(), STOP_TOKEN).map_err(RuntimeError::Wait)?;
+        let outcome = self.run_until_stopped(service, stop, options, observe);
+        self.waits.remove(STOP_TOKEN);
+        outcome
+    }
+
+    fn run_until_stopped<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        options: RuntimeOptions,
+        observe: &mut dyn FnMut(&mut S, &Runtime<P>),
+    ) -> Result<(), RuntimeError> {
+        if !self.has_started {
+            self.start(service)?;
+        }
+        self.has_started = false;
+        let mut spin = Spin::new(options.spin);
+        let mut idle_since: Option<Time> = None;
+        let mut lifetime = Lifetime::new(options, self.clock.now());
+        loop {
+            let busy = self.turn(service);
+            let now = self.clock.now();
+            if lifetime.is_observed(now) {
+                observe(service, self);
+                self.placement.check()?;
+            }
+            if lifetime.stops(now, stop) {
+                self.placement.leave(service, &self.clock);
+                self.with_context(|context| service.stop(context));
+            }
+            if lifetime.is_over(now, service) {
+                self.placement.finish(now);
+                return Ok(());
+            }
+            let attempt = if lifetime.is_stopping() { None } else { self.placement.recover(now)? };
+            if busy {
+                idle_since = None;
+                self.watch_in_passing(service, stop, now)?;
+                if P::PAUSES_WHEN_BUSY {
+                    std::hint::spin_loop();
+                }
+                continue;
+            }
+            let idle = now.since(*idle_since.get_or_insert(now));
+            if !spin.should_sleep(idle) || !self.placement.can_sleep() {
+                self.watch_in_passing(service, stop, now)?;
+                std::hint::spin_loop();
+                continue;
+            }
+            let deadlines = attempt.into_iter().chain(self.placement.next_deadline(now));
+            let until = deadlines.fold(lifetime.next_deadline(), Time::min);
+            if self.placement.falls_asleep() {
+                self.look_at_doorbells(service, stop, until.since(now))?;
+            }
+            self.placement.wakes();
+            spin.slept(self.clock.now().since(now));
+            idle_since = None;
+        }
+    }
+
+    /// Looks at doorbells without waiting, if it is time to.
+    #[inline]
+    fn watch_in_passing<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        now: Time,
+    ) -> Result<(), RuntimeError> {
+        let is_due = match P::WATCH_INTERVAL {
+            WatchInterval::Turns(turns) => {
+                self.turns_since_watch += 1;
+                self.turns_since_watch >= turns
+            }
+            WatchInterval::Time(interval) => now.since(self.watched_at) >= interval,
+        };
+        if is_due { self.look_at_doorbells(service, stop, Duration::ZERO) } else { Ok(()) }
+    }
+
+    /// Waits on everything, then tells the service which of its doorbells rang.
+    fn look_at_doorbells<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        timeout: Duration,
+    ) -> Result<(), RuntimeError> {
+        match P::WATCH_INTERVAL {
+            WatchInterval::Turns(_) => self.turns_since_watch = 0,
+            WatchInterval::Time(_) => self.watched_at = self.clock.now(),
+        }
+        let mut rang: Vec<u64> = Vec::new();
+        let doorbells = self.placement.doorbells(!timeout.is_zero());
+        self.waits.wait(doorbells, Some(timeout), |token| rang.push(token)).map_err(RuntimeError::Wait)?;
+        self.placement.has_waited();
+        for token in rang {
+            match token {
+                STOP_TOKEN => stop.silence(),
+                CARD_TOKEN => return Err(RuntimeError::CardGone),
+                token => self.with_context(|context| service.doorbell(token, context)),
+            }
+        }
+        Ok(())
+    }
+}
