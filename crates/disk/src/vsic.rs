@@ -3,7 +3,9 @@
 use crate::error::StorageError;
 use crate::geometry::Geometry;
 use qanat_nic::Frame;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// What to do. Addresses and lengths are in blocks of [`Geometry::block_bytes`]; a transfer's length is that of its frame's data.
 #[derive(Debug)]
@@ -187,8 +189,23 @@ pub trait Vsic {
     /// A descriptor that polls readable when there may be completions; `None` if the device must be polled.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Waits until there may be completions, `patience` at most, for those that have nothing else to do; returns at once if the
+    /// device must be polled.
+    fn wait(&mut self, patience: Duration) {
+        wait_for(self.doorbell(), patience);
+    }
+
     /// Counters.
     fn statistics(&self) -> VsicStatistics;
+}
+
+/// Waits until a doorbell rings, `patience` at most.
+fn wait_for(doorbell: Option<BorrowedFd<'_>>, patience: Duration) {
+    let Some(doorbell) = doorbell else { return };
+    let mut descriptors = [PollFd::from_borrowed_fd(doorbell, PollFlags::IN)];
+    let time = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
+    // EINTR, as any other error, is as good as a bell: the caller looks.
+    let _ = rustix::event::poll(&mut descriptors, Some(&time));
 }
 
 /// So that middleware can be stacked over any driver chosen at run time.
@@ -219,6 +236,10 @@ impl<V: Vsic + ?Sized> Vsic for Box<V> {
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         (**self).doorbell()
+    }
+
+    fn wait(&mut self, patience: Duration) {
+        (**self).wait(patience);
     }
 
     fn statistics(&self) -> VsicStatistics {

@@ -112,17 +112,6 @@ impl Uring {
         Ok(Uring { ring, file, regions, zeroes, slots, free, refused, statistics: VsicStatistics::default() })
     }
 
-    /// Waits until a request completes, for `patience` at most: for programs that have nothing else to do. Starts what is queued.
-    pub fn wait(&mut self, patience: Duration) {
-        if !self.refused.is_empty() || self.in_flight() == 0 {
-            return;
-        }
-        let time = Timespec::new().sec(patience.as_secs()).nsec(patience.subsec_nanos());
-        self.statistics.doorbells += 1;
-        // An error is EINTR or ETIME, or too many completions that nobody has taken: the caller looks in any case.
-        let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time));
-    }
-
     /// Which registered memory a frame is of.
     #[inline]
     fn buffer_of(&self, frame: &Frame) -> Option<u16> {
@@ -298,6 +287,17 @@ impl Vsic for Uring {
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the ring's descriptor lives as long as the ring, which `self` owns.
         Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
+    }
+
+    /// Starts what is queued as well: one system call.
+    fn wait(&mut self, patience: Duration) {
+        if !self.refused.is_empty() || self.in_flight() == 0 {
+            return;
+        }
+        let time = Timespec::new().sec(patience.as_secs()).nsec(patience.subsec_nanos());
+        self.statistics.doorbells += 1;
+        // An error is EINTR or ETIME, or too many completions that nobody has taken: the caller looks in any case.
+        let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time));
     }
 
     fn statistics(&self) -> VsicStatistics {
