@@ -159,7 +159,7 @@ impl<V: Vsic> Vsic for Fault<V> {
         let distance = 1 + random.below(u64::from(rates.reorder_requests_max.max(1))) as u32;
         let (place, flip, part) = (random.next(), 1 + random.below(255) as u8, random.next());
         let geometry = self.inner.geometry();
-        if geometry.check(&request).is_err() {
+        if request.check(&geometry).is_err() {
             let token = self.fates.put(Fate { token: request.token, torn: None, rot: None, hold: 0 });
             return self.inner.submit(Request { token, ..request }).map_err(|refused| self.undo(refused));
         }

@@ -1,7 +1,4 @@
-//! [`Geometry`]: what a storage device is like, and whether a request fits it.
-
-use crate::error::StorageError;
-use crate::vsic::{Operation, Request};
+//! [`Geometry`]: what a storage device is like.
 
 /// What a device is like. Constant while it is open; an area that grows is told of by its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -32,34 +29,6 @@ impl Geometry {
     pub fn blocks_in(&self, bytes: usize) -> Option<u64> {
         let bytes = bytes as u64;
         let block_bytes = u64::from(self.block_bytes);
-        (bytes % block_bytes == 0).then_some(bytes / block_bytes)
-    }
-
-    /// Judges a request as a controller does.
-    ///
-    /// # Errors
-    /// [`StorageError::Length`] if its buffer is empty or not of whole blocks, [`StorageError::TooLong`] beyond the largest
-    /// transfer, [`StorageError::OutOfRange`] if it reaches beyond the end, [`StorageError::Unaligned`] for a buffer that does
-    /// not begin at a multiple of 512 bytes.
-    #[inline]
-    pub fn check(&self, request: &Request) -> Result<(), StorageError> {
-        let (block, blocks) = match &request.operation {
-            Operation::Flush => return Ok(()),
-            Operation::Read { block, frame } | Operation::Write { block, frame, .. } => {
-                if frame.bytes().as_ptr().addr() % 512 != 0 {
-                    return Err(StorageError::Unaligned);
-                }
-                if frame.len() > self.transfer_bytes_max as usize {
-                    return Err(StorageError::TooLong);
-                }
-                (*block, self.blocks_in(frame.len()).filter(|blocks| *blocks > 0).ok_or(StorageError::Length)?)
-            }
-            Operation::WriteZeroes { block, blocks } => (*block, *blocks),
-        };
-        match block.checked_add(blocks) {
-            _ if blocks == 0 => Err(StorageError::Length),
-            Some(end) if end <= self.blocks => Ok(()),
-            _ => Err(StorageError::OutOfRange),
-        }
+        bytes.is_multiple_of(block_bytes).then_some(bytes / block_bytes)
     }
 }

@@ -144,6 +144,34 @@ impl Operation {
 }
 
 impl Request {
+    /// Judges a request as a controller does.
+    ///
+    /// # Errors
+    /// [`StorageError::Length`] if its buffer is empty or not of whole blocks, [`StorageError::TooLong`] beyond the largest
+    /// transfer, [`StorageError::OutOfRange`] if it reaches beyond the end, [`StorageError::Unaligned`] for a buffer that does
+    /// not begin at a multiple of 512 bytes.
+    #[inline]
+    pub fn check(&self, geometry: &Geometry) -> Result<(), StorageError> {
+        let (block, blocks) = match &self.operation {
+            Operation::Flush => return Ok(()),
+            Operation::Read { block, frame } | Operation::Write { block, frame, .. } => {
+                if !frame.bytes().as_ptr().addr().is_multiple_of(512) {
+                    return Err(StorageError::Unaligned);
+                }
+                if frame.len() > geometry.transfer_bytes_max as usize {
+                    return Err(StorageError::TooLong);
+                }
+                (*block, geometry.blocks_in(frame.len()).filter(|blocks| *blocks > 0).ok_or(StorageError::Length)?)
+            }
+            Operation::WriteZeroes { block, blocks } => (*block, *blocks),
+        };
+        match block.checked_add(blocks) {
+            _ if blocks == 0 => Err(StorageError::Length),
+            Some(end) if end <= geometry.blocks => Ok(()),
+            _ => Err(StorageError::OutOfRange),
+        }
+    }
+
     /// Bytes it transfers.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {

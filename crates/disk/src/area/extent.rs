@@ -38,7 +38,7 @@ pub struct Piece {
 /// use qanat_disk::area::{Extent, Piece, pieces};
 /// let extents = [Extent { unit: 1000, units: 1 }, Extent { unit: 600, units: 2 }];
 /// let found: Vec<Piece> = pieces(&extents, 4000, 200).unwrap().collect();
-/// assert_eq!(found, [Piece { place: 4_100_000 - 4_000, bytes: 96 }, Piece { place: 2_457_600, bytes: 104 }]);
+/// assert_eq!(found, [Piece { place: 4_100_000, bytes: 96 }, Piece { place: 2_457_600, bytes: 104 }]);
 /// assert!(pieces(&extents, 12_000, 289).is_none());
 /// ```
 pub fn pieces(extents: &[Extent], offset: u64, bytes: u64) -> Option<impl Iterator<Item = Piece> + '_> {

@@ -21,9 +21,11 @@ mod layout;
 mod store;
 mod superblock;
 mod table;
+mod view;
 
 pub use error::{AreaError, Copy};
 pub use extent::{Extent, Piece, pieces};
 pub use layout::UNIT_BYTES;
 pub use store::{Areas, Repair};
 pub use table::{Area, AreaLimits, AreaName, AreaState, Owner};
+pub use view::AreaDisk;

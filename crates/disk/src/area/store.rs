@@ -1,12 +1,13 @@
 //! [`Areas`]: the table of areas, kept on its disk.
 
 use super::error::{AreaError, Copy};
+use super::extent::pieces;
 use super::foreign;
 use super::journal::{self, Record};
 use super::layout::{DATA, DISK_BYTES_MIN, RECORD_BYTES, RECORDS, SUPERBLOCK_BYTES, SUPERBLOCKS, UNIT_BYTES, record};
 use super::superblock::{self, Found, Superblock};
 use super::table::{Area, AreaLimits, AreaName, AreaState, Change, Owner, Table};
-use crate::area::extent::pieces;
+use super::view::AreaDisk;
 use crate::error::StorageError;
 use crate::vsic::{Completion, Operation, Request, Vsic};
 use qanat_nic::{Frame, Pool, Region};
@@ -148,6 +149,16 @@ impl<V: Vsic> Areas<V> {
         self.superblock.table.bytes()
     }
 
+    /// One area as a device of its own. The table stays as it is meanwhile: the disk is still open, exclusively.
+    ///
+    /// # Errors
+    /// [`AreaError::NoArea`].
+    pub fn into_area(self, name: &AreaName) -> Result<AreaDisk<V>, AreaError> {
+        let area = self.get(name)?;
+        let (extents, bytes) = (area.extents().to_vec(), area.bytes());
+        Ok(AreaDisk::new(self.disk, &extents, bytes))
+    }
+
     /// The disk below, for whoever serves the areas.
     pub fn disk(&mut self) -> &mut V {
         &mut self.disk
@@ -246,10 +257,10 @@ impl<V: Vsic> Areas<V> {
         if let Some(error) = self.failed {
             return Err(AreaError::Failed { error });
         }
-        if let Change::Put(area) = &change {
-            if !self.superblock.has_room_for(area) {
-                return Err(AreaError::TableFull { areas: self.superblock.table.areas.len() });
-            }
+        if let Change::Put(area) = &change
+            && !self.superblock.has_room_for(area)
+        {
+            return Err(AreaError::TableFull { areas: self.superblock.table.areas.len() });
         }
         if self.next.0 == RECORDS {
             self.start_epoch(&Copy::BOTH)?;
@@ -409,4 +420,4 @@ impl<V: Vsic> Areas<V> {
     }
 }
 
-const _: () = assert!(DATA % UNIT_BYTES == 0 && SUPERBLOCK_BYTES % UNIT_BYTES == 0);
+const _: () = assert!(DATA.is_multiple_of(UNIT_BYTES) && SUPERBLOCK_BYTES.is_multiple_of(UNIT_BYTES));

@@ -289,13 +289,13 @@ impl Table {
             let (wanted, free) = (missing.saturating_mul(UNIT_BYTES), free_units * UNIT_BYTES);
             return Err(AreaError::NoRoom { wanted, free });
         }
-        if let Some(last) = area.extents.last_mut() {
-            if let Some(behind) = free.iter_mut().find(|extent| Some(extent.unit) == last.end()) {
-                let taken = missing.min(behind.units);
-                last.units += taken;
-                missing -= taken;
-                *behind = Extent { unit: behind.unit + taken, units: behind.units - taken };
-            }
+        if let Some(last) = area.extents.last_mut()
+            && let Some(behind) = free.iter_mut().find(|extent| Some(extent.unit) == last.end())
+        {
+            let taken = missing.min(behind.units);
+            last.units += taken;
+            missing -= taken;
+            *behind = Extent { unit: behind.unit + taken, units: behind.units - taken };
         }
         free.sort_unstable_by_key(|extent| extent.units);
         while missing > 0 {

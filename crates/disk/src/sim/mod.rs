@@ -80,11 +80,11 @@ impl Sim {
         let mut under_way = Vec::new();
         for Flying { request, .. } in self.flying.iter().take(self.started) {
             match &request.operation {
-                Operation::Write { block, frame, .. } if self.geometry.check(request).is_ok() => {
+                Operation::Write { block, frame, .. } if request.check(&self.geometry).is_ok() => {
                     let blocks = (*block..).zip(frame.bytes().chunks_exact(block_bytes));
                     under_way.extend(blocks.map(|(block, data)| UnderWay { block, data }));
                 }
-                Operation::WriteZeroes { block, blocks } if self.geometry.check(request).is_ok() => {
+                Operation::WriteZeroes { block, blocks } if request.check(&self.geometry).is_ok() => {
                     under_way.extend((*block..block + blocks).map(|block| UnderWay { block, data: &zeroes }));
                 }
                 _ => {}
@@ -97,7 +97,7 @@ impl Sim {
     #[inline]
     fn perform(&mut self, flying: Flying) -> Completion {
         let Flying { mut request, order, .. } = flying;
-        if let Err(error) = self.geometry.check(&request) {
+        if let Err(error) = request.check(&self.geometry) {
             return request.refused(error);
         }
         let through = !self.geometry.volatile_cache;

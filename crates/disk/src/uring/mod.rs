@@ -215,7 +215,7 @@ impl Vsic for Uring {
         if self.room() == 0 {
             return Err(request);
         }
-        if let Err(error) = self.file.geometry.check(&request) {
+        if let Err(error) = request.check(&self.file.geometry) {
             self.refuse(request, error);
             return Ok(());
         }

@@ -1,6 +1,4 @@
 //! Areas on a simulated disk: power lost at every write, damage in every copy, full and foreign disks.
-#![forbid(unsafe_code)]
-
 use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Owner, UNIT_BYTES};
 use qanat_disk::{Completion, Geometry, Media, Operation, Request, Sim, SimConfig, StorageError, Vsic, VsicStatistics};
 use qanat_nic::Random;
@@ -383,7 +381,7 @@ fn bad_wishes_are_refused_by_name() {
     assert_eq!(areas.create(name("b"), OWNER, 0).unwrap_err(), AreaError::Empty);
     let free = areas.free_bytes();
     assert_eq!(areas.create(name("b"), OWNER, free + 1).unwrap_err(), AreaError::NoRoom { wanted: free + 4_096, free });
-    assert_eq!(areas.create(name("b"), OWNER, u64::MAX).is_err(), true);
+    assert!(areas.create(name("b"), OWNER, u64::MAX).is_err());
     assert_eq!(areas.grow(&name("a"), 1).unwrap_err(), AreaError::Shrinks { name: "a".to_owned(), bytes: 8_192 });
     assert_eq!(areas.grow(&name("b"), 1).unwrap_err(), AreaError::NoArea { name: "b".to_owned() });
     assert_eq!(areas.delete(&name("b")).unwrap_err(), AreaError::NoArea { name: "b".to_owned() });

@@ -1,13 +1,10 @@
 //! One suite for every driver: random requests against a model, conservation of buffers, and what must be refused.
-#![forbid(unsafe_code)]
-
-mod suite;
-
+use crate::suite::{BLOCKS, refuses_what_cant_be_done, runs_as_the_model_says};
+use qanat_disk::area::{AreaDisk, Extent};
 use qanat_disk::{DiskOptions, Fault, FaultRates, Media, OpenError, Sim, SimConfig, Trace, Uring, Vsic};
 use qanat_nic::{ManualClock, Region};
 use std::fs::File;
 use std::rc::Rc;
-use suite::{BLOCKS, refuses_what_cant_be_done, runs_as_the_model_says};
 
 const SEEDS: u64 = 40;
 
@@ -59,6 +56,18 @@ fn middleware_that_does_nothing_changes_nothing() {
     suite_on(|_, seed| Fault::new(sim(SimConfig { depth: 32, ..SimConfig::default() }), reordered, seed));
 }
 
+#[test]
+fn an_area_in_pieces() {
+    // 512 blocks of 512 bytes in five extents, out of order, of a disk with more.
+    let extents = [(40, 14), (3, 2), (90, 20), (60, 4), (10, 24)].map(|(unit, units)| Extent { unit, units });
+    for seed in [None, Some(3)] {
+        suite_on(|_, _| {
+            let disk = Sim::new(&Media::new(1_000, 512), SimConfig { depth: 32, seed, ..SimConfig::default() });
+            AreaDisk::new(disk, &extents, BLOCKS * 512)
+        });
+    }
+}
+
 fn file(bytes: u64) -> tempfile::TempPath {
     // Not /tmp, which may have no direct I/O.
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -105,7 +114,7 @@ fn a_file_that_becomes_shorter_gives_errors() {
     let pool = region.pool(64).unwrap();
     let mut disk = Uring::open(&path, DiskOptions::default(), &[Rc::clone(&region)]).unwrap();
     File::options().write(true).open(&path).unwrap().set_len(4_096).unwrap();
-    let result = suite::read(&mut disk, &pool, 64, 4_096).map(|frame| frame.len());
+    let result = crate::suite::read(&mut disk, &pool, 64, 4_096).map(|frame| frame.len());
     assert_eq!(result, Err(qanat_disk::StorageError::Gone));
-    assert_eq!(suite::read(&mut disk, &pool, 0, 4_096).map(|frame| frame.len()), Ok(4_096));
+    assert_eq!(crate::suite::read(&mut disk, &pool, 0, 4_096).map(|frame| frame.len()), Ok(4_096));
 }
