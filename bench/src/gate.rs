@@ -6,7 +6,7 @@
 //!   card:    client ── kernel ── qanat0 ── gate ═════ vnic0 ──── deliver ── qanat web
 //! ```
 
-use crate::fence::Control;
+use crate::fence::control::Control;
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;

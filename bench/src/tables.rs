@@ -2,7 +2,8 @@
 
 use crate::disk;
 use crate::dns;
-use crate::echo::{self, BenchLink, EchoBenchOptions, breakdown};
+use crate::echo::options::{BenchLink, EchoBenchOptions};
+use crate::echo::{self, breakdown};
 use crate::fence;
 use crate::gate;
 use crate::harness::HarnessError;
@@ -184,7 +185,7 @@ pub fn run(entries: &[&Entry], options: &BenchOptions, progress: &mut dyn FnMut(
             let chart = (entry.chart)(&table);
             (table, chart)
         });
-        Section { name: entry.name.to_owned(), outcome: drawn.map_err(|error| error.to_string()) }
+        Section { name: entry.name.to_owned(), outcome: drawn }
     };
     entries.iter().map(one).collect()
 }
@@ -218,7 +219,7 @@ mod tests {
         };
         let mut said = Vec::new();
         let sections = run(&[&bad], &BenchOptions::new(PathBuf::new()), &mut |message| said.push(message.to_owned()));
-        assert_eq!(sections[0].outcome.as_ref().err().map(String::as_str), Some("no root"));
+        assert_eq!(sections[0].outcome.as_ref().err().map(ToString::to_string).as_deref(), Some("no root"));
         assert_eq!(said, ["bad: trying"]);
     }
 }

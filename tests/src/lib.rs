@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod e2e;
+pub mod random;
 pub mod script;
 pub mod sim;

@@ -9,6 +9,7 @@ use qanat_dns::name::Name;
 use qanat_dns::zone::parse::read_file;
 use qanat_dns::zone::{rtype, type_name};
 use qanat_tests::e2e::{Program, Running, Signed, eventually, scenario, workspace};
+use qanat_tests::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::UdpSocket;
@@ -567,7 +568,7 @@ fn generated_zones() {
             ("nsec3.test", Some(&["-n", "-t", "2", "-s", "aabb"])),
             ("optout.test", Some(&["-n", "-p"])),
         ];
-        let mut random = generator::Random(seed);
+        let mut random = Random::new(seed);
         let zones = ways.map(|(apex, options)| {
             let path = directory.path().join(apex);
             fs::write(&path, generator::zone(&mut random, GENERATED_NAMES)).expect("a file");

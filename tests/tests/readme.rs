@@ -1,7 +1,8 @@
-//! Every command of the README, run. What the README learns, this test must learn: an unknown command fails it.
+//! Every command of the README, and every step of the guide, run. What the README learns, this test must learn: an unknown command
+//! fails it. The guide's chapters say themselves what is to be seen (`tests/src/e2e/guide.rs`).
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Program, Running, directory_for_anybody, eventually, qanat, scenario, workspace};
+use qanat_tests::e2e::{Program, Reader, Running, directory_for_anybody, eventually, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::TcpStream;
 use std::path::Path;
@@ -264,6 +265,21 @@ fn every_command_of_the_readme_does_what_it_says() {
             }
         }
         interrupt(server.take());
+    });
+}
+
+#[test]
+fn every_step_of_the_guide_does_what_it_shows() {
+    scenario(|| {
+        let folder = std::fs::read_dir(workspace().join("docs/guide")).expect("the guide");
+        let mut chapters: Vec<_> = folder.map(|entry| entry.expect("a chapter").path()).collect();
+        chapters.sort();
+        assert!(chapters.len() >= 6, "{chapters:?}");
+        let mut reader = Reader::new();
+        for chapter in chapters {
+            println!("=== {}", chapter.display());
+            reader.runs(&std::fs::read_to_string(&chapter).expect("a chapter's text"));
+        }
     });
 }
 

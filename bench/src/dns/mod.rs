@@ -35,7 +35,7 @@ const NAMES_MANY: usize = 1_000_000;
 /// On their way at once.
 const WINDOW: usize = 512;
 
-/// Who asks.
+/// Which load generator asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Client {
     /// `qanat load dns` with so many on their way.

@@ -4,6 +4,7 @@
 use crate::harness::HarnessError;
 use crate::harness::scratch::Scratch;
 use crate::harness::topology::SERVER_KERNEL;
+use qanat::nic::Random;
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,24 +13,13 @@ use std::path::{Path, PathBuf};
 pub const APEX: &str = "bench.example";
 const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const LABEL_LENGTHS: std::ops::RangeInclusive<u64> = 4..=12;
-const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Decides the names.
+const SEED: u64 = 1;
 
-/// Numbers that look random (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 20) % bound
-    }
-
-    fn label(&mut self) -> String {
-        let length = LABEL_LENGTHS.start() + self.below(LABEL_LENGTHS.end() - LABEL_LENGTHS.start() + 1);
-        let letter = |random: &mut Random| char::from(LETTERS[random.below(LETTERS.len() as u64) as usize]);
-        (0..length).map(|_| letter(self)).collect()
-    }
+fn label(random: &mut Random) -> String {
+    let length = LABEL_LENGTHS.start() + random.below(LABEL_LENGTHS.end() - LABEL_LENGTHS.start() + 1);
+    let letter = |random: &mut Random| char::from(LETTERS[random.below(LETTERS.len() as u64) as usize]);
+    (0..length).map(|_| letter(random)).collect()
 }
 
 /// A master file and a file of questions: an address of each name.
@@ -81,10 +71,10 @@ fn contents(names: usize) -> (String, String) {
         "$ORIGIN {APEX}.\n$TTL 3600\n@ SOA ns1 hostmaster 1 3600 900 1209600 300\n@ NS ns1\nns1 A {SERVER_KERNEL}\n"
     );
     let mut questions = String::new();
-    let (mut random, mut seen) = (Random(SEED), HashSet::from(["ns1".to_owned()]));
+    let (mut random, mut seen) = (Random::new(SEED), HashSet::from(["ns1".to_owned()]));
     for number in 0..names {
         let label = loop {
-            let label = random.label();
+            let label = label(&mut random);
             if seen.insert(label.clone()) {
                 break label;
             }

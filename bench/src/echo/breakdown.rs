@@ -1,8 +1,9 @@
 //! `qanat bench breakdown`: where the time of an echoed packet goes (Arrakis' Table 1). Ours by cycle counters in the echo
 //! itself, built in by a feature; Linux' by samples of the whole machine, sorted by the functions they fell into.
 
+use super::options::{BenchLink, EchoBenchOptions};
 use super::peers::{Bench, Peer};
-use super::{BenchLink, EchoBenchOptions, phases};
+use super::phases;
 use crate::harness::HarnessError;
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::cpu;

@@ -2,6 +2,7 @@
 //! Figure 3): the driver alone, our stack, our stack with copies, Linux, DPDK.
 
 pub mod breakdown;
+pub mod options;
 mod peers;
 mod phases;
 
@@ -9,61 +10,16 @@ use crate::harness::HarnessError;
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::cpu;
 use crate::harness::environment::Environment;
-use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::load::echo::EchoReport;
+use options::{BenchLink, EchoBenchOptions};
 use peers::{Bench, Peer, peers_of};
 use std::time::Duration;
 
 /// MTU of the veth.
 const MTU: u32 = 1_500;
-
-/// The links there is a table for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BenchLink {
-    /// Two kernels' ends, AF_XDP at ours.
-    Veth,
-    /// Shared memory between two processes.
-    Memif,
-    /// Memory between two threads.
-    Pair,
-}
-
-impl BenchLink {
-    fn name(self) -> &'static str {
-        match self {
-            BenchLink::Veth => "veth",
-            BenchLink::Memif => "memif",
-            BenchLink::Pair => "pair",
-        }
-    }
-}
-
-/// What to measure, and how long.
-#[derive(Clone, Debug)]
-pub struct EchoBenchOptions {
-    /// What every table understands; the program runs the children.
-    pub common: BenchOptions,
-    /// The link.
-    pub link: BenchLink,
-    /// Processor of the echo.
-    pub server_cpu: usize,
-    /// Processor of the load.
-    pub client_cpu: usize,
-}
-
-impl EchoBenchOptions {
-    /// The full table over `link`, the echo on processor 0, the load on 1.
-    pub fn new(common: BenchOptions, link: BenchLink) -> EchoBenchOptions {
-        EchoBenchOptions { common, link, server_cpu: 0, client_cpu: 1 }
-    }
-
-    fn duration(&self) -> Duration {
-        self.common.duration(Duration::from_secs(1), Duration::from_millis(400))
-    }
-}
 
 /// One way of loading.
 struct Case {

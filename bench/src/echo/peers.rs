@@ -1,6 +1,6 @@
 //! The echoes compared, and one run of each.
 
-use super::{BenchLink, EchoBenchOptions};
+use super::options::{BenchLink, EchoBenchOptions};
 use crate::harness::HarnessError;
 use crate::harness::cpu;
 use crate::harness::process::{Running, Spec, start, wait_until};
@@ -17,7 +17,7 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_millis(200);
 /// How long DPDK takes from making its socket to forwarding.
 const DPDK_START: Duration = Duration::from_millis(1_500);
-/// What is heard of a DPDK that has a socket and no interface yet, or does not forward yet; and how often that is borne.
+/// What the load says while DPDK has a socket but no interface yet, or does not forward yet; and how often it is tried again.
 const NOT_YET: [&str; 2] = ["ID not found", "nothing came back"];
 const ATTEMPTS_MAX: usize = 10;
 /// What stands on the other end of a memif.
@@ -42,7 +42,7 @@ pub(super) enum Peer {
     UringAsleep,
     /// A program on sockets under `qanat run`, a datagram a call.
     Sockets,
-    /// And up to 64 a call.
+    /// The same, with up to 64 datagrams a call.
     SocketsBatch,
     Dpdk,
 }
@@ -82,7 +82,7 @@ fn testpmd() -> Option<PathBuf> {
     std::env::split_paths(&paths).map(|path| path.join("dpdk-testpmd")).find(|path| path.exists())
 }
 
-/// Who takes part; the raw echo first: the others are compared with it.
+/// The echoes that take part. The raw echo is the first, because the others are compared with it.
 pub(super) fn peers_of(link: BenchLink, latency: bool, alike: bool) -> Vec<Peer> {
     if alike {
         return vec![Peer::Native, Peer::LinuxSingle, Peer::LinuxAsleep, Peer::Asleep];
@@ -110,7 +110,7 @@ pub(super) fn peers_of(link: BenchLink, latency: bool, alike: bool) -> Vec<Peer>
 pub(super) struct Bench<'a> {
     pub(super) options: &'a EchoBenchOptions,
     pub(super) topology: Option<&'a Topology>,
-    /// What echoes print is not thrown away: for short runs.
+    /// Keeps what echoes print. For short runs only.
     pub(super) keeps_output: bool,
 }
 

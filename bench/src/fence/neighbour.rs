@@ -1,6 +1,8 @@
 //! A neighbour beside a flood: its datagrams to a card and back by a schedule, and how late the answers are.
 
-use super::{Control, ECHO_FRAME, FRAME_OVERHEAD, PORT, datagram};
+use super::control::Control;
+use super::error::FenceError;
+use super::frames::{ECHO_FRAME, FRAME_OVERHEAD, PORT, datagram};
 use crate::harness::cpu;
 use hdrhistogram::Histogram;
 use qanat::control::address::Address;
@@ -17,17 +19,17 @@ use std::time::{Duration, Instant};
 
 /// What the flood is policed to, bits a second.
 const RATE: u64 = 40_000_000;
-/// Of the flood's frames, bytes.
+/// Length of the flood's frames, bytes.
 const FLOOD_FRAME: usize = 1_000;
-/// Of a burst of the flood's.
+/// Frames in a burst of the flood.
 const BURST_FRAMES: usize = 64;
-/// Unanswered at most, when looking for the most a neighbour can.
+/// Datagrams without an answer, at most, while the neighbour's highest rate is looked for.
 const WINDOW: u64 = 32;
-/// Before a run is measured: past the policer's burst, and what the flood before left in the rings.
+/// Runs before it is measured: until then the policer's burst is used up, and the rings have lost what the last flood left there.
 const LEAD: Duration = Duration::from_millis(100);
-/// Before each run: a host that gives two processors less than two has its debts paid before, not within.
+/// Pause before each run. A host that gives two processors less time than two real ones takes it back in this pause, not in the run.
 const REST: Duration = Duration::from_millis(50);
-/// Waited for answers after a run.
+/// How long answers are waited for after a run.
 const LATE: Duration = Duration::from_millis(50);
 const PLAN: MemoryPlan =
     MemoryPlan { frame_size: 2_048, receive_frames: 1_024, transmit_frames: 1_024, prepared_frames: 0 };
@@ -37,7 +39,7 @@ const PLAN: MemoryPlan =
 pub(super) enum Flood {
     /// Nothing.
     Quiet,
-    /// Nothing is sent, but the processor is as busy as with a flood.
+    /// Nothing is sent, but the processor is as busy as under a flood.
     Busy,
     /// Another card sends to the neighbour's server: as fast as can be, or a gigabit a second in bursts, asleep between.
     Sends { policed: bool, gigabit: bool },
@@ -46,9 +48,9 @@ pub(super) enum Flood {
 /// How much a neighbour has to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
-    /// Half as many as it can one after the other, so that half of its processor's time is left.
+    /// Half as many datagrams as it can answer one after the other: half of its processor's time is left.
     HalfAlone,
-    /// Half as many as it can if there are always [`WINDOW`] to be taken at once.
+    /// Half as many datagrams as it can answer when [`WINDOW`] of them always wait.
     HalfPeak,
 }
 
@@ -59,23 +61,23 @@ pub(super) struct Found {
     pub(super) answers: f64,
     /// Latencies in µs at the median, 90th and 99th percentile.
     pub(super) latency_us: [f64; 3],
-    /// Of the time, in which the neighbour had something to do, percent.
+    /// Share of the time in which the neighbour had something to do, percent.
     pub(super) busy_percent: f64,
-    /// Never answered, percent.
+    /// Share of the datagrams that were never answered, percent.
     pub(super) lost_percent: f64,
     /// What the flood offers, and what of it passes the gate, Mbit/s with overhead; only of a flood.
     pub(super) flood_mbit: Option<[f64; 2]>,
 }
 
-fn card(session: &Session, last: u8) -> Result<(VnicHandle, AfXdp), String> {
+fn card(session: &Session, last: u8) -> Result<(VnicHandle, AfXdp), FenceError> {
     let wish = VnicWish {
         name: format!("card {last}"),
         addresses: vec![(Address::from([10, 77, 0, last]), 24)],
         services: vec!["udp".parse()?],
         ..VnicWish::default()
     };
-    let vnic = session.create_vnic(wish).map_err(|error| error.to_string())?;
-    let queue = vnic.open_queue(0, PLAN).map_err(|error| error.to_string())?;
+    let vnic = session.create_vnic(wish)?;
+    let queue = vnic.open_queue(0, PLAN)?;
     Ok((vnic, queue))
 }
 
@@ -106,7 +108,7 @@ struct Flooder {
 }
 
 impl Flooder {
-    fn start(control: &Control, to: [u8; 6]) -> Result<Flooder, String> {
+    fn start(control: &Control, to: [u8; 6]) -> Result<Flooder, FenceError> {
         let (work, stop) = (Arc::new(AtomicU8::new(IDLE)), Arc::new(AtomicBool::new(false)));
         let (offered_bits, session) = (Arc::new(AtomicU64::new(0)), control.session()?);
         let (told, asked, count) = (Arc::clone(&stop), Arc::clone(&work), Arc::clone(&offered_bits));
@@ -122,17 +124,17 @@ impl Flooder {
             }
         };
         let thread = Some(std::thread::spawn(flood));
-        let card = ready.recv().map_err(|_| "the flood did not start".to_owned())??;
+        let card = ready.recv().map_err(|_| FenceError::NoFlood)??;
         Ok(Flooder { work, stop, offered_bits, card, thread })
     }
 
-    fn begin(&self, flood: Flood) -> Result<(), String> {
+    fn begin(&self, flood: Flood) -> Result<(), FenceError> {
         let work = match flood {
             Flood::Quiet => IDLE,
             Flood::Busy => SPIN,
             Flood::Sends { policed, gigabit } => {
                 let rate = if policed { Rate { bits_per_s: RATE, ..Rate::UNLIMITED } } else { Rate::UNLIMITED };
-                self.card.set_rate(Direction::Transmit, rate).map_err(|error| error.to_string())?;
+                self.card.set_rate(Direction::Transmit, rate)?;
                 if gigabit { GIGABIT } else { FLOOD }
             }
         };
@@ -147,12 +149,12 @@ impl Flooder {
         }
     }
 
-    /// What was offered and what has passed the gate, in bits, overhead counted, and when that was.
-    fn sent(&self, session: &Session) -> Result<([u64; 2], Instant), String> {
-        let status = session.status().map_err(|error| error.to_string())?;
+    /// The bits that were offered and those that have passed the gate, with overhead, and when they were counted.
+    fn sent(&self, session: &Session) -> Result<([u64; 2], Instant), FenceError> {
+        let status = session.status()?;
         let now = Instant::now();
         let own = self.card.status().vnic;
-        let own = status.vnics.iter().find(|vnic| vnic.vnic == own).ok_or("the flood's card is gone")?;
+        let own = status.vnics.iter().find(|vnic| vnic.vnic == own).ok_or(FenceError::NoFloodCard)?;
         let passed = own.transmit.counts.iter().filter(|count| !count.dropped);
         let bits = passed.map(|count| (count.bytes + FRAME_OVERHEAD * count.frames) * 8).sum();
         Ok(([self.offered_bits.load(Ordering::Relaxed), bits], now))
@@ -167,7 +169,7 @@ impl Drop for Flooder {
     }
 }
 
-/// What is asked for, until told to end.
+/// Does what is asked for until it is told to end.
 fn flood(queue: &mut AfXdp, frame: &[u8], told: &AtomicBool, asked: &AtomicU8, offered_bits: &AtomicU64) {
     let bits = (FLOOD_FRAME as u64 + FRAME_OVERHEAD) * 8;
     let mut due = Instant::now();
@@ -315,15 +317,15 @@ struct Scene {
 }
 
 impl Scene {
-    fn set_up() -> Result<Scene, String> {
+    fn set_up() -> Result<Scene, FenceError> {
         let control = Control::start()?;
         let session = control.session()?;
         let ((one, client), (other, server)) = (card(&session, 2)?, card(&session, 3)?);
         let (from, to) = (one.status().mac, other.status().mac);
         let flooder = Flooder::start(&control, to)?;
         // After the daemon's threads are made, which would be pinned with this one.
-        cpu::pin(0).map_err(|error| error.to_string())?;
-        let latencies = Histogram::new_with_bounds(1, 10_000_000_000, 3).map_err(|error| error.to_string())?;
+        cpu::pin(0)?;
+        let latencies = Histogram::new_with_bounds(1, 10_000_000_000, 3)?;
         let request = datagram(from, to, [2, 3], (9, PORT), ECHO_FRAME, 0);
         let start = Instant::now();
         let mut echo = Echo { client, server, request, start, sent: 0, answered: 0, busy: Duration::ZERO, latencies };
@@ -333,7 +335,7 @@ impl Scene {
         Ok(Scene { flooder, echo, _cards: [one, other], session, _control: control })
     }
 
-    fn play(&mut self, asked: Asked) -> Result<Found, String> {
+    fn play(&mut self, asked: Asked) -> Result<Found, FenceError> {
         match asked {
             Asked::Load(load) => {
                 let window = if load == Load::HalfPeak { WINDOW } else { 1 };
@@ -349,7 +351,7 @@ impl Scene {
         }
     }
 
-    fn measure(&mut self, duration: Duration, flood: Flood, per_s: f64) -> Result<Found, String> {
+    fn measure(&mut self, duration: Duration, flood: Flood, per_s: f64) -> Result<Found, FenceError> {
         let is_flood = matches!(flood, Flood::Sends { .. });
         let Scene { flooder, echo, session, .. } = self;
         let sent = || is_flood.then(|| flooder.sent(session)).transpose();
@@ -384,13 +386,13 @@ enum Asked {
 /// A scene and the thread it is played on.
 pub(super) struct Stage {
     asks: Option<SyncSender<Asked>>,
-    answers: Receiver<Result<Found, String>>,
+    answers: Receiver<Result<Found, FenceError>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Stage {
     /// Builds the scene in the namespace of the thread that calls.
-    pub(super) fn set_up() -> Result<Stage, String> {
+    pub(super) fn set_up() -> Result<Stage, FenceError> {
         let (asks, asked) = sync_channel(1);
         let (sender, answers) = sync_channel(1);
         let play = move || match Scene::set_up() {
@@ -410,23 +412,23 @@ impl Stage {
         Ok(stage)
     }
 
-    fn answer(&self) -> Result<Found, String> {
-        self.answers.recv().unwrap_or_else(|_| Err("the neighbour's thread has ended".to_owned()))
+    fn answer(&self) -> Result<Found, FenceError> {
+        self.answers.recv().unwrap_or(Err(FenceError::NoNeighbour))
     }
 
-    fn ask(&self, asked: Asked) -> Result<Found, String> {
-        let asks = self.asks.as_ref().ok_or("the stage is closed")?;
-        asks.send(asked).map_err(|_| "the neighbour's thread has ended".to_owned())?;
+    fn ask(&self, asked: Asked) -> Result<Found, FenceError> {
+        let asks = self.asks.as_ref().ok_or(FenceError::Closed)?;
+        asks.send(asked).map_err(|_| FenceError::NoNeighbour)?;
         self.answer()
     }
 
     /// Datagrams a second that make this load.
-    pub(super) fn load(&self, load: Load) -> Result<f64, String> {
+    pub(super) fn load(&self, load: Load) -> Result<f64, FenceError> {
         Ok(self.ask(Asked::Load(load))?.answers)
     }
 
     /// One run of `duration` at `per_s` datagrams a second.
-    pub(super) fn run(&self, duration: Duration, flood: Flood, per_s: f64) -> Result<Found, String> {
+    pub(super) fn run(&self, duration: Duration, flood: Flood, per_s: f64) -> Result<Found, FenceError> {
         self.ask(Asked::Run(duration, flood, per_s))
     }
 }

@@ -25,7 +25,7 @@ pub struct Environment {
     pub peers: Vec<String>,
     /// The link, its MTU and offloads.
     pub link: String,
-    /// Who ran where.
+    /// Which program ran on which processor.
     pub pinning: String,
     /// Whether other programs were busy before the first run.
     #[serde(default)]

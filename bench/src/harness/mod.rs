@@ -10,12 +10,13 @@
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
 //! * [`statistics`]: medians and spread
 //! * [`environment`]: what it was measured on
-//! * [`table`], [`svg`], [`bars`], [`page`]: the result for terminals, programs, documents and browsers
+//! * [`table`], [`svg`], [`bars`], [`page`], [`markdown`]: the result for terminals, programs, browsers and documents
 
 pub mod alternate;
 pub mod bars;
 pub mod cpu;
 pub mod environment;
+pub mod markdown;
 pub mod options;
 pub mod page;
 pub mod process;
@@ -26,14 +27,16 @@ pub mod svg;
 pub mod table;
 pub mod topology;
 
-use std::fmt;
+use thiserror::Error;
 
 /// Why a benchmark can't be run.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum HarnessError {
     /// Something it needs is missing; says what and how to get it.
+    #[error("{0}")]
     Missing(String),
     /// The system refused something; says what was tried.
+    #[error("{what}: {error}")]
     System {
         /// What was tried.
         what: String,
@@ -41,8 +44,10 @@ pub enum HarnessError {
         error: std::io::Error,
     },
     /// A child failed; says which, and the end of what it printed.
+    #[error("{0}")]
     Child(String),
     /// An option; says which and what it may be.
+    #[error("{0}")]
     Option(String),
 }
 
@@ -52,16 +57,3 @@ impl HarnessError {
         HarnessError::System { what: what.into(), error: error.into() }
     }
 }
-
-impl fmt::Display for HarnessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HarnessError::Missing(message) | HarnessError::Child(message) | HarnessError::Option(message) => {
-                f.write_str(message)
-            }
-            HarnessError::System { what, error } => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for HarnessError {}

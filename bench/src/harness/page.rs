@@ -1,16 +1,17 @@
 //! A report as one HTML page that needs nothing else: no script, no font, no picture outside of it.
 
+use super::HarnessError;
 use super::svg::{Chart, escape};
 use super::table::Table;
 use std::fmt::Write;
 
 /// What became of a table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Section {
     /// Its name on the command line.
     pub name: String,
     /// The table with its drawing, or why there is none.
-    pub outcome: Result<(Table, Chart), String>,
+    pub outcome: Result<(Table, Chart), HarnessError>,
 }
 
 const STYLE: &str = "\
@@ -69,7 +70,7 @@ pub fn page(title: &str, sections: &[Section]) -> String {
                     html,
                     "<section id=\"table-{number}\">\n<h2>{}</h2>\n<p class=\"warning\">Not measured: {}</p>\n</section>",
                     escape(&section.name),
-                    escape(reason)
+                    escape(&reason.to_string())
                 );
             }
         }
@@ -164,7 +165,7 @@ mod tests {
         let drawing = chart(&table, &[Quantity { title: "<rate>", column: "rate", cases: "" }]);
         let sections = [
             Section { name: "a & b".to_owned(), outcome: Ok((table, drawing)) },
-            Section { name: "gone".to_owned(), outcome: Err("no <root>".to_owned()) },
+            Section { name: "gone".to_owned(), outcome: Err(HarnessError::Missing("no <root>".to_owned())) },
         ];
         let html = page("t < u", &sections);
         let (doctype, rest) = html.split_once('\n').unwrap();

@@ -2,13 +2,19 @@
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use thiserror::Error;
+
+/// A text that is no duration.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("duration {0:?}: expected a number and a unit, for example 10s, 500ms or 2m")]
+pub struct NoDuration(String);
 
 /// Parses a number with a unit: `us`, `ms`, `s` (also without any), `m`, `h`.
 ///
 /// # Errors
-/// A message with an example.
-pub fn parse(text: &str) -> Result<Duration, String> {
-    let fail = || format!("duration {text:?}: expected a number and a unit, for example 10s, 500ms or 2m");
+/// The text is none; the message has an example.
+pub fn parse(text: &str) -> Result<Duration, NoDuration> {
+    let fail = || NoDuration(text.to_owned());
     let unit_at = text.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {

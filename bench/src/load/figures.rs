@@ -234,9 +234,9 @@ pub struct OpenLoop {
     pub rate_per_s: f64,
     /// Requests that came due in the window.
     pub scheduled: u64,
-    /// Sent over 1 ms after they were due.
+    /// Requests that were sent more than 1 ms after they were due.
     pub late: u64,
-    /// Never sent: the backlog was full.
+    /// Requests that were never sent because the backlog was full.
     pub dropped: u64,
     /// Most requests that waited at once.
     pub backlog_peak: u64,

@@ -4,9 +4,9 @@ use super::duration;
 use super::engine::{Engine, EngineOptions, PIPELINE_MAX};
 use super::figures::Report;
 use super::mix::{self, Mix, RequestShape, Target, TargetError, Url};
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use thiserror::Error;
 
 /// Most connections kept busy at once.
 pub const CONNECTIONS_MAX: usize = 1 << 20;
@@ -75,13 +75,16 @@ impl Default for HttpLoadOptions {
 }
 
 /// Why a load can't be run.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum LoadError {
     /// A URL, field or mix.
-    Target(TargetError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// Another option; says which and what it may be.
+    #[error("{0}")]
     Option(String),
     /// The mix file can't be read.
+    #[error("mix {path:?}: {error}; give 'yahoo' or a file with lines of: WEIGHT /path")]
     MixFile {
         /// Its path.
         path: String,
@@ -89,6 +92,7 @@ pub enum LoadError {
         error: std::io::Error,
     },
     /// The system refused something; says what and what to do.
+    #[error("{what}: {error}")]
     System {
         /// What was tried, and the remedy if there is one.
         what: String,
@@ -96,37 +100,11 @@ pub enum LoadError {
         error: std::io::Error,
     },
     /// No device to load from.
-    Attach(qanat::AttachError),
+    #[error(transparent)]
+    Attach(#[from] qanat::AttachError),
     /// The runtime.
+    #[error("{0}")]
     Runtime(String),
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Target(error) => write!(f, "{error}"),
-            LoadError::Option(message) | LoadError::Runtime(message) => f.write_str(message),
-            LoadError::MixFile { path, error } => {
-                write!(f, "mix {path:?}: {error}; give 'yahoo' or a file with lines of: WEIGHT /path")
-            }
-            LoadError::System { what, error } => write!(f, "{what}: {error}"),
-            LoadError::Attach(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
-
-impl From<qanat::AttachError> for LoadError {
-    fn from(error: qanat::AttachError) -> Self {
-        LoadError::Attach(error)
-    }
-}
-
-impl From<TargetError> for LoadError {
-    fn from(error: TargetError) -> Self {
-        LoadError::Target(error)
-    }
 }
 
 /// A load checked and ready to run on either client.

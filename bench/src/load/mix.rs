@@ -1,8 +1,9 @@
 //! What is asked for: one request after another, drawn from a weighted set.
 
 use qanat::Bytes;
-use std::fmt;
+use qanat::nic::Random;
 use std::net::{SocketAddr, ToSocketAddrs};
+use thiserror::Error;
 
 /// Sizes and weights shaped like the objects requested from the Yahoo! CDN: (bytes, requests in 1,000).
 ///
@@ -44,16 +45,9 @@ pub struct Url {
 }
 
 /// Why a URL or mix can't be used.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
 pub struct TargetError(String);
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 impl Url {
     /// Parses an absolute `http:` URL (the scheme may be left out).
@@ -131,7 +125,7 @@ pub struct Mix {
     requests: Vec<Bytes>,
     names: Vec<String>,
     table: Vec<u16>,
-    random: u64,
+    random: Random,
 }
 
 /// What all requests have in common.
@@ -168,19 +162,16 @@ impl Mix {
         let table = draw_table(&weights).ok_or_else(|| TargetError("every weight is 0".to_owned()))?;
         let requests = targets.iter().map(|target| Bytes::from(request(&target.url, shape))).collect();
         let names = targets.iter().map(|target| target.url.path.clone()).collect();
-        Ok(Mix { requests, names, table, random: seed | 1 })
+        Ok(Mix { requests, names, table, random: Random::new(seed) })
     }
 
-    /// The next target's number. Uniform over the table: xorshift64*, cheap and good enough to choose files.
+    /// The next target's number. Each entry of the table is as likely as any other.
     #[inline]
     pub fn draw(&mut self) -> u16 {
         if self.requests.len() == 1 {
             return 0;
         }
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let index = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> (64 - TABLE_ENTRIES.trailing_zeros());
+        let index = self.random.below(TABLE_ENTRIES as u64);
         self.table.get(index as usize).copied().unwrap_or(0)
     }
 

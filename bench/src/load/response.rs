@@ -3,7 +3,7 @@
 //! line is split over two pieces.
 
 use memchr::memchr;
-use std::fmt;
+use thiserror::Error;
 
 /// Longest head (status line and fields) accepted, bytes.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -11,36 +11,29 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// How a response broke the protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ProtocolError {
     /// The first line is not `HTTP/1.x SSS …`.
+    #[error("malformed status line")]
     StatusLine,
     /// A field line without a colon, or with an empty name.
+    #[error("malformed field line")]
     Field,
     /// `Content-Length` is not a number, or two of them differ.
+    #[error("malformed or conflicting Content-Length")]
     ContentLength,
     /// A transfer coding other than a final `chunked`.
+    #[error("unknown transfer coding")]
     TransferEncoding,
     /// A chunk's size or end is malformed.
+    #[error("malformed chunk")]
     Chunk,
     /// The head is longer than [`HEAD_BYTES_MAX`] or a line longer than [`LINE_BYTES_MAX`].
+    #[error("head too long")]
     TooLong,
     /// Bytes came that no request asked for.
+    #[error("bytes nobody asked for")]
     Unsolicited,
-}
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ProtocolError::StatusLine => "malformed status line",
-            ProtocolError::Field => "malformed field line",
-            ProtocolError::ContentLength => "malformed or conflicting Content-Length",
-            ProtocolError::TransferEncoding => "unknown transfer coding",
-            ProtocolError::Chunk => "malformed chunk",
-            ProtocolError::TooLong => "head too long",
-            ProtocolError::Unsolicited => "bytes nobody asked for",
-        })
-    }
 }
 
 /// A finished response.

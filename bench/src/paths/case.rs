@@ -1,4 +1,4 @@
-//! The emulated paths.
+//! The emulated paths, and what is measured on them.
 
 use qanat_delay::{DelayConfig, Impairments, Lab, QueueLimit, Rate};
 use std::time::Duration;
@@ -38,7 +38,7 @@ const fn lossy(round_trip_ms: u64, loss_ppm: u32, connections: usize, seconds: u
 }
 
 /// Goodput from one side to the other.
-pub(super) const GOODPUT: [PathCase; 14] = [
+const GOODPUT: [PathCase; 14] = [
     lossy(10, 1_000, 2, 3),
     PathCase { is_quick: true, ..lossy(10, 10_000, 8, 3) },
     lossy(10, 50_000, 16, 3),
@@ -56,7 +56,7 @@ pub(super) const GOODPUT: [PathCase; 14] = [
 ];
 
 /// A flow of ours beside one of Linux'.
-pub(super) const FAIRNESS: [PathCase; 3] = [
+const FAIRNESS: [PathCase; 3] = [
     PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 20, seconds: 12, ..BASE },
     PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 100, seconds: 12, is_quick: true, ..BASE },
     // A queue of 300 ms, in which shares change slowly.
@@ -64,7 +64,7 @@ pub(super) const FAIRNESS: [PathCase; 3] = [
 ];
 
 /// 80 clients who download 1 MiB each, again and again.
-pub(super) const DOWNLOADS: [PathCase; 1] = [PathCase {
+const DOWNLOADS: [PathCase; 1] = [PathCase {
     round_trip_ms: 100,
     loss_ppm: 10_000,
     rate_mbit: 400,
@@ -105,5 +105,39 @@ impl PathCase {
         config.ports = lab.ports();
         (config.forward, config.backward, config.seed) = (way.clone(), way, seed);
         config
+    }
+}
+
+/// One kind of measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Goodput,
+    Downloads,
+    Fairness,
+}
+
+impl Kind {
+    pub(super) fn cases(self) -> &'static [PathCase] {
+        match self {
+            Kind::Goodput => &GOODPUT,
+            Kind::Downloads => &DOWNLOADS,
+            Kind::Fairness => &FAIRNESS,
+        }
+    }
+
+    pub(super) fn name(self, case: &PathCase) -> String {
+        match self {
+            Kind::Goodput => case.name(),
+            Kind::Downloads => format!("downloads of 1 MiB: {}", case.name()),
+            Kind::Fairness => format!("side by side: {}", case.name()),
+        }
+    }
+
+    /// What takes turns.
+    pub(super) fn peers(self) -> &'static [&'static str] {
+        match self {
+            Kind::Goodput | Kind::Downloads => &["Linux → Linux", "Qanat → Linux", "Linux → Qanat"],
+            Kind::Fairness => &["Linux beside Linux", "Qanat beside Linux"],
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Linux' TCP as sender, receiver, server and client: a thread for each connection.
 
+use super::ends::{DOWNLOAD_BYTES, Failure};
 use super::watch::Watch;
-use super::{DOWNLOAD_BYTES, Failure};
 use qanat_delay::Lab;
 use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How soon a thread sees that it is over.
 const TICK: Duration = Duration::from_millis(100);
-/// Until a connection must be there.
+/// How long a connection may take to be made.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A listener in namespace `side`.
@@ -25,7 +25,7 @@ pub(super) fn listen(lab: &Lab, side: usize, address: SocketAddr) -> Result<TcpL
         Ok(socket.into())
     };
     let listener = lab.namespaces()[side].within(listen).and_then(|result| result);
-    listener.map_err(|error| format!("listening on {address} with CUBIC: {error}"))
+    listener.map_err(|error| Failure::Listen(address, error))
 }
 
 fn connect(lab: &Lab, from: usize, to: SocketAddr) -> Result<TcpStream, Failure> {
@@ -38,7 +38,7 @@ fn connect(lab: &Lab, from: usize, to: SocketAddr) -> Result<TcpStream, Failure>
         Ok(socket.into())
     };
     let stream = lab.namespaces()[from].within(connect).and_then(|result| result);
-    stream.map_err(|error| format!("connecting to {to} with CUBIC: {error}"))
+    stream.map_err(|error| Failure::Connect(to, error))
 }
 
 fn is_tick(error: &std::io::Error) -> bool {
@@ -57,7 +57,7 @@ pub(super) fn accept(
                 Ok((stream, _)) => {
                     let set_up = stream.set_nonblocking(false);
                     let set_up = set_up.and_then(|()| stream.set_read_timeout(Some(TICK)));
-                    set_up.and_then(|()| stream.set_write_timeout(Some(TICK))).map_err(|error| error.to_string())?;
+                    set_up.and_then(|()| stream.set_write_timeout(Some(TICK)))?;
                     scope.spawn(|| serve(stream, watch));
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -74,7 +74,7 @@ fn read_all(stream: &mut TcpStream, watch: &Watch, bytes: &mut [u8]) -> Result<b
             Ok(0) => return Ok(true),
             Ok(count) => watch.add(count),
             Err(error) if is_tick(&error) => {}
-            Err(error) => return Err(format!("receiving: {error}")),
+            Err(error) => return Err(Failure::Receive(error)),
         }
     }
     Ok(false)
@@ -87,7 +87,7 @@ fn write_some(stream: &mut TcpStream, watch: &Watch, bytes: &[u8]) -> Result<usi
         match stream.write(&bytes[sent..]) {
             Ok(count) => sent += count,
             Err(error) if is_tick(&error) => {}
-            Err(error) => return Err(format!("sending: {error}")),
+            Err(error) => return Err(Failure::Send(error)),
         }
     }
     Ok(sent)
@@ -144,7 +144,6 @@ pub(super) fn download(lab: &Lab, from: usize, to: SocketAddr, count: usize, wat
 fn each(count: usize, work: impl Fn() -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(&work)).collect();
-        let died = || Err("a thread died".to_owned());
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| died()))
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(Failure::ThreadDied)))
     })
 }

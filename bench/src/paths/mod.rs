@@ -5,11 +5,13 @@
 //! ```
 //! The kernel's side sends with CUBIC. Bytes are counted where they arrive, from the first one on.
 //!
-//! * [`case`]: the paths
+//! * [`case`]: the paths, and what is measured on them
+//! * [`ends`]: the addresses, and how a side fails
 //! * [`run`](mod@self::run): one measurement
 //! * [`kernel`], [`ours`]: the two sides
 
 mod case;
+mod ends;
 mod kernel;
 mod ours;
 mod run;
@@ -21,60 +23,14 @@ use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::{HarnessError, cpu};
-use case::{DOWNLOADS, FAIRNESS, GOODPUT, PathCase};
-use run::Measured;
-use std::net::Ipv4Addr;
+use case::{Kind, PathCase};
+use run::{Measured, SETTLING};
 use std::time::Duration;
 
-/// What a side says when it fails.
-type Failure = String;
-
-const PORT: u16 = 5_001;
-/// Our stack's address in the first namespace, beside the kernel's.
-const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
-/// Size of a download.
-const DOWNLOAD_BYTES: usize = 1 << 20;
 /// The bar of goodput, of that of Linux to Linux.
 const RATIO_MIN: f64 = 0.95;
 /// The bar of each flow's share.
 const SHARE_MIN_PERCENT: f64 = 35.0;
-/// The part of a run in which shares settle.
-const SETTLING: f64 = 0.4;
-
-/// One kind of measurement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Goodput,
-    Downloads,
-    Fairness,
-}
-
-impl Kind {
-    fn cases(self) -> &'static [PathCase] {
-        match self {
-            Kind::Goodput => &GOODPUT,
-            Kind::Downloads => &DOWNLOADS,
-            Kind::Fairness => &FAIRNESS,
-        }
-    }
-
-    fn name(self, case: &PathCase) -> String {
-        match self {
-            Kind::Goodput => case.name(),
-            Kind::Downloads => format!("downloads of 1 MiB: {}", case.name()),
-            Kind::Fairness => format!("side by side: {}", case.name()),
-        }
-    }
-
-    /// What takes turns.
-    fn peers(self) -> &'static [&'static str] {
-        match self {
-            Kind::Goodput | Kind::Downloads => &["Linux → Linux", "Qanat → Linux", "Linux → Qanat"],
-            Kind::Fairness => &["Linux beside Linux", "Qanat beside Linux"],
-        }
-    }
-}
-
 /// Measures all paths.
 ///
 /// # Errors

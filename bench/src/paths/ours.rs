@@ -1,7 +1,7 @@
 //! Our stack as sender, receiver, server and client.
 
+use super::ends::{DOWNLOAD_BYTES, Failure, OURS, PORT};
 use super::watch::Watch;
-use super::{DOWNLOAD_BYTES, Failure, OURS, PORT};
 use qanat::nic::MemoryPlan;
 use qanat::{
     AttachOptions, Attachment, Bytes, CardSource, Commands, ConnectOptions, ConnectionId, Context, Event,
@@ -20,17 +20,18 @@ const PIECE_BYTES: u32 = 1 << 20;
 pub(super) fn run(lab: &Lab, mut service: impl Service, stop: &StopHandle) -> Result<(), Failure> {
     let mut options = AttachOptions::new(IpAddr::V4(OURS), 24);
     options.source = CardSource::interface(lab.ends()[0].host_name(), Some(lab.namespaces()[0].clone()));
-    let attachment = Attachment::open(&options).map_err(|error| error.to_string())?;
+    let attachment = Attachment::open(&options)?;
     // Enough for everything on the longest path.
     let plan = MemoryPlan { receive_frames: 16_384, transmit_frames: 16_384, ..MemoryPlan::default() };
-    let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
-    let seed = entropy().map_err(|error| error.to_string())?;
+    let vnic = attachment.open_queue(0, plan)?;
+    let seed = entropy()?;
     let mut runtime = Runtime::new(Box::new(vnic), attachment.config().clone(), seed);
     let options = RuntimeOptions { grace: Duration::ZERO, ..RuntimeOptions::default() };
-    runtime.run(&mut service, stop, options, &mut |_, _| {}).map_err(|error| error.to_string())
+    Ok(runtime.run(&mut service, stop, options, &mut |_, _| {})?)
 }
 
-fn listen(context: &mut Context<'_>) -> Result<(), Failure> {
+/// As [`Service::start`].
+fn listen(context: &mut Context<'_>) -> Result<(), String> {
     let local = SocketAddr::new(IpAddr::V4(OURS), PORT);
     context.listen(local, ListenOptions::default()).map(|_| ()).map_err(|error| error.to_string())
 }

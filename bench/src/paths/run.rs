@@ -1,9 +1,10 @@
 //! One measurement on a path made for it.
 
-use super::case::PathCase;
+use super::case::{Kind, PathCase};
+use super::ends::{Failure, OURS, PORT};
 use super::ours::{DownloadClients, DownloadServer, Receiver, Sender};
 use super::watch::{Watch, rates};
-use super::{Failure, Kind, OURS, PORT, SETTLING, kernel, ours};
+use super::{kernel, ours};
 use qanat::StopHandle;
 use qanat_delay::{Emulator, Lab, LabConfig};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,15 +16,17 @@ use std::time::Duration;
 pub(super) struct Measured {
     /// Mbit/s of everything.
     pub goodput: f64,
-    /// Of the first of two flows.
+    /// Share of the first of two flows.
     pub share_percent: Option<f64>,
-    /// Packets lost by the emulator for want of room or time, which it was not asked to lose.
+    /// Packets that the emulator lost for want of room or time, although it was not asked to.
     pub emulator_lost: u64,
 }
 
+/// The part of a run in which shares settle.
+pub(super) const SETTLING: f64 = 0.4;
 /// Between the beginnings of two flows side by side.
 const HEAD_START: Duration = Duration::from_secs(1);
-/// Until our side listens: a refusal would end a client.
+/// How long clients wait until our side listens. A refusal would end them.
 const LISTENING: Duration = Duration::from_millis(200);
 
 type Side<'scope> = ScopedJoinHandle<'scope, Result<(), Failure>>;
@@ -48,14 +51,14 @@ pub(super) fn measure(
     seed: u64,
     duration: Duration,
 ) -> Result<Measured, Failure> {
-    let lab = Lab::create(LabConfig::default()).map_err(|error| error.to_string())?;
+    let lab = Lab::create(LabConfig::default())?;
     let mut config = case.config(&lab, seed);
     if kind != Kind::Fairness && peer == 2 {
         // Bytes go from B to A: they meet the same dice as those of the others, which go from A to B.
         config.ports.swap(0, 1);
     }
-    let emulator = Emulator::start(&config).map_err(|error| error.to_string())?;
-    let stop = StopHandle::new().map_err(|error| format!("a doorbell: {error}"))?;
+    let emulator = Emulator::start(&config)?;
+    let stop = StopHandle::new().map_err(Failure::Doorbell)?;
     let site = Site { lab: &lab, stop: &stop, connections: case.connections };
     let (goodput, share_percent) = match kind {
         Kind::Goodput => (site.goodput(peer, duration)?, None),
@@ -170,10 +173,10 @@ impl Site<'_> {
         let begun = watches.iter().all(|watch| watch.has_begun());
         let result = begun.then(measure);
         watches.iter().for_each(|watch| watch.end());
-        let join = |side: Side<'_>| side.join().unwrap_or_else(|_| Err("a side died".to_owned())).err();
+        let join = |side: Side<'_>| side.join().unwrap_or(Err(Failure::SideDied)).err();
         let mut failures: Vec<Failure> = kernels.into_iter().filter_map(join).collect();
         self.stop.request();
         failures.extend(ours.and_then(join));
-        result.ok_or_else(|| format!("nothing arrived; {}", failures.join("; ")))
+        result.ok_or(Failure::NothingArrived(failures))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Until the first byte must have come: handshakes may be lost.
+/// How long the first byte may take: handshakes may be lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Counts what arrives, and ends everybody.

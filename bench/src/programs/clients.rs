@@ -1,13 +1,14 @@
 //! Clients on the kernel's sockets, as users have them: wrk, redis-benchmark, and one of our own. It is for memcached, for which
 //! Debian has none that counts, and for Redis, whose own client takes more of a processor than the server does.
 
-use super::Measured;
+use super::measured::Measured;
 use crate::harness::HarnessError;
 use crate::harness::cpu;
 use crate::harness::process::{Spec, start};
 use crate::harness::topology::Topology;
 use crate::load::figures::{Latency, LatencyHistogram};
 use crate::machine::{CpuTimes, MachineSample};
+use qanat::nic::Random;
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -40,7 +41,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRIAL_REQUESTS: u32 = 20_000;
 /// Keys of [`KernelClient::Values`].
 const KEYS: u32 = 10_000;
-/// Of so many requests one writes.
+/// Decides the order of the keys.
+const SEED: u64 = 1;
+/// One of so many requests writes.
 const WRITES: u64 = 500;
 
 impl KernelClient {
@@ -138,12 +141,6 @@ fn between(before: &MachineSample) -> Vec<CpuTimes> {
     after.cpus.iter().zip(&before.cpus).map(|(after, before)| after.since(before)).collect()
 }
 
-impl Measured {
-    fn with(self, cpus: Vec<CpuTimes>) -> Measured {
-        Measured { cpus, ..self }
-    }
-}
-
 /// `1.25ms`, `310.00us` or `1.02s` in µs.
 fn time_us(text: &str) -> Option<f64> {
     let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 6e7)];
@@ -192,8 +189,8 @@ struct Values {
     protocol: Protocol,
     value_bytes: usize,
     pipeline: usize,
-    /// Decides the keys: xorshift.
-    state: u64,
+    /// Decides the keys.
+    random: Random,
     requests: u64,
     answers: u64,
     wrong: u64,
@@ -260,7 +257,7 @@ impl Values {
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(number)), epoll::EventFlags::IN)?;
             all.push(Connection { stream, input: Vec::new(), output: Vec::new(), asked: VecDeque::new() });
         }
-        let (state, latency) = (0x9e37_79b9_7f4a_7c15, LatencyHistogram::new());
+        let (random, latency) = (Random::new(SEED), LatencyHistogram::new());
         let connections = all;
         Ok(Values {
             connections,
@@ -268,7 +265,7 @@ impl Values {
             protocol,
             value_bytes,
             pipeline,
-            state,
+            random,
             requests: 0,
             answers: 0,
             wrong: 0,
@@ -276,17 +273,10 @@ impl Values {
         })
     }
 
-    fn random(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state
-    }
-
     /// Sends until `pipeline` requests are on their way.
     fn ask(&mut self, index: usize) -> std::io::Result<()> {
         while self.connections.get(index).is_some_and(|connection| connection.asked.len() < self.pipeline) {
-            let (number, is_write) = ((self.random() >> 33) as u32 % KEYS, self.requests % WRITES == WRITES - 1);
+            let (number, is_write) = (self.random.below(KEYS.into()) as u32, self.requests % WRITES == WRITES - 1);
             self.requests += 1;
             let Some(connection) = self.connections.get_mut(index) else { break };
             let make = if is_write { Protocol::store } else { Protocol::read };

@@ -2,6 +2,7 @@
 //! same client (Arrakis' evaluation, §4: memcached, haproxy; and what users run most).
 
 mod clients;
+mod measured;
 pub mod profile;
 mod servers;
 
@@ -15,36 +16,27 @@ use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
-use crate::load::Report;
-use crate::load::echo::EchoReport;
-use crate::load::figures::Latency;
-use crate::load::values::ValueReport;
-use crate::machine::CpuTimes;
 use clients::{KernelClient, Protocol};
+use measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use servers::{Backend, Files, Program, Server, Sockets};
 use std::time::Duration;
 
-const SERVER_CPU: usize = 0;
-const CLIENT_CPU: usize = 1;
 const MTU: u32 = 1_500;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A load is not counted for so long.
+/// How long a load runs before it is counted.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// A processor busier than this was at its limit.
-const SATURATED_SHARE: f64 = 0.97;
-
 /// One way of loading a program.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     program: Program,
     load: Load,
-    /// How much better it is to be; see [`Bar`].
+    /// How much better than the kernel it has to be; see [`Bar`].
     bar: Option<Bar>,
     is_quick: bool,
 }
 
-/// Who loads it.
+/// What loads it.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// What `qanat load` is given, `{}` being the server's address.
@@ -68,7 +60,7 @@ const fn case(name: &'static str, program: Program, load: &'static str, bar: Opt
     Case { name, program, load: Load::Ours(load), bar, is_quick }
 }
 
-/// With a client on the kernel's sockets, and default offloads: as users have it.
+/// A case with a client on the kernel's sockets and default offloads, as users have it.
 const fn ordinary(name: &'static str, program: Program, client: KernelClient, bar: f64) -> Case {
     Case { name, program, load: Load::Kernel(client), bar: Some(Bar::Rate(bar)), is_quick: true }
 }
@@ -155,67 +147,6 @@ impl Case {
             peers.extend([Sockets::Native, Sockets::Split]);
         }
         peers
-    }
-}
-
-/// What one run yields.
-#[derive(Clone, Debug)]
-struct Measured {
-    per_s: f64,
-    count: f64,
-    duration_s: f64,
-    latency: Latency,
-    bad: u64,
-    cpus: Vec<CpuTimes>,
-}
-
-impl Measured {
-    /// From the load's last line.
-    fn read(output: &str) -> Option<Measured> {
-        let line = output.lines().rev().find(|line| line.starts_with('{'))?;
-        let value: serde_json::Value = serde_json::from_str(line).ok()?;
-        if value.get("response_time_us").is_some() {
-            let report: Report = serde_json::from_str(line).ok()?;
-            return Some(Measured {
-                per_s: report.requests_per_s,
-                count: report.requests as f64,
-                duration_s: report.duration_s,
-                latency: report.response_time_us,
-                bad: report.errors_total,
-                cpus: report.cpus,
-            });
-        }
-        let (trips, bad) = match value.get("wrong") {
-            Some(_) => {
-                let report: ValueReport = serde_json::from_str(line).ok()?;
-                (report.trips, report.wrong + report.closed)
-            }
-            None => (serde_json::from_str::<EchoReport>(line).ok()?.trips, 0),
-        };
-        Some(Measured {
-            per_s: trips.per_s(),
-            count: trips.received as f64,
-            duration_s: trips.duration_s,
-            latency: trips.round_trip_us,
-            bad: bad + trips.lost,
-            cpus: trips.cpus,
-        })
-    }
-
-    fn busy_s(&self, cpu: usize) -> f64 {
-        self.cpus.get(cpu).map_or(0.0, CpuTimes::busy_s)
-    }
-
-    fn server_us(&self) -> Option<f64> {
-        (self.count > 0.0).then(|| self.busy_s(SERVER_CPU) * 1e6 / self.count)
-    }
-
-    fn both_us(&self) -> Option<f64> {
-        (self.count > 0.0).then(|| (self.busy_s(SERVER_CPU) + self.busy_s(CLIENT_CPU)) * 1e6 / self.count)
-    }
-
-    fn is_server_busy(&self) -> bool {
-        self.busy_s(SERVER_CPU) >= SATURATED_SHARE * self.duration_s
     }
 }
 
@@ -449,6 +380,11 @@ pub fn chart(table: &Table) -> Chart {
 mod tests {
     use super::*;
     use crate::harness::cpu::Placement;
+    use crate::load::Report;
+    use crate::load::echo::EchoReport;
+    use crate::load::figures::Latency;
+    use crate::load::values::ValueReport;
+    use crate::machine::CpuTimes;
 
     #[test]
     fn rows_compare_with_the_kernel_and_with_native() {

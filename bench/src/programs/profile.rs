@@ -4,8 +4,9 @@
 //! and spares it the server's own. Here each is told apart, and a request's sum is that of the server's work alone,
 //! wherever it was done, as if the two were two machines.
 
+use super::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use super::servers::{Files, Sockets};
-use super::{CLIENT_CPU, Case, MTU, Measured, SERVER_CPU, WARM_UP, load, relative};
+use super::{Case, MTU, WARM_UP, load, relative};
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::bars;
 use crate::harness::options::BenchOptions;

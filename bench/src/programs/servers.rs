@@ -1,6 +1,6 @@
 //! Programs as Debian has them, on the kernel's sockets or under `qanat run`.
 
-use crate::fence::Control;
+use crate::fence::control::Control;
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
 use crate::harness::process::{Running, Spec, start, wait_until};
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// Who has the program's sockets.
+/// Whose sockets the program uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sockets {
     /// The kernel.

@@ -1,5 +1,6 @@
 //! What is asked of a server when its costs are measured.
 
+use super::error::ServerError;
 use super::player::{PORT, Player};
 use crate::harness::HarnessError;
 use crate::harness::scratch::Scratch;
@@ -58,11 +59,11 @@ impl Load {
 }
 
 /// `qanat web` over `directory`.
-pub fn web(directory: &Path) -> Result<WebService, String> {
+pub fn web(directory: &Path) -> Result<WebService, ServerError> {
     let mut config = WebConfig::new(directory);
     // In either placement the same: the split one has no frames of the device to keep ready.
     (config.copy_mode, config.preload, config.check_files) = (CopyMode::PerSend, true, false);
-    WebService::new(config).map_err(|error| error.to_string())
+    Ok(WebService::new(config)?)
 }
 
 fn key(number: usize) -> String {

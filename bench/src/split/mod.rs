@@ -1,6 +1,7 @@
 //! The split placement beside the linked one: ping-pong after NetPIPE, what a request costs on either side, and what a
 //! service that blocks does to its peers. `ratio` asks a model what these costs mean for more cores.
 
+mod error;
 mod floor;
 mod linux;
 mod loads;
@@ -18,6 +19,7 @@ use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Offloads;
 use crate::harness::{HarnessError, cpu};
+use error::ServerError;
 use floor::Lines;
 use loads::Load;
 use player::Player;
@@ -185,7 +187,7 @@ pub(crate) fn costs(place: Place, load: Load, duration: Duration) -> Result<Outc
 /// `None`: not every answer came in one piece, so answers were not counted. What is sent anew because a processor was away does that.
 fn costs_of<S: Service + 'static>(
     place: Place,
-    make: impl FnOnce() -> Result<S, String> + Send + 'static,
+    make: impl FnOnce() -> Result<S, ServerError> + Send + 'static,
     mut client: Player,
     duration: Duration,
 ) -> Result<Option<Outcome>, HarnessError> {

@@ -21,9 +21,9 @@ const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: bench\r\nConnection: close\
 
 /// What was found.
 pub struct Found {
-    /// Until another process is there.
+    /// Time until another process is there.
     pub back: Duration,
-    /// Until a page is served.
+    /// Time until a page is served.
     pub served: Duration,
 }
 

@@ -7,6 +7,7 @@
 //! Three loops that poll need three processors; where there are two, client and service share one thread, which turns one,
 //! then the other: neither ever sleeps, and each waits for one turn of the other.
 
+use super::error::ServerError;
 use super::player::Player;
 use crate::harness::topology::{SERVER_OWN, Topology};
 use crate::harness::{HarnessError, cpu};
@@ -153,7 +154,7 @@ pub struct Scene<S> {
     linked_ns: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Result<(), String>>>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
     _directory: crate::harness::scratch::Scratch,
     // After what uses it.
     _attachment: Option<Attachment>,
@@ -176,36 +177,33 @@ enum End {
 
 impl End {
     /// `ready` is called when the client may come; received frames are to be lent, or not.
-    fn open(self, is_lending: bool, ready: impl FnOnce()) -> Result<Opened, String> {
-        let say = |error: &dyn std::fmt::Display| error.to_string();
+    fn open(self, is_lending: bool, ready: impl FnOnce()) -> Result<Opened, ServerError> {
         match self {
             End::Memif(wire, socket) => {
-                let listener = MemifListener::bind(wire.memif(&socket, 2)).map_err(|error| say(&error))?;
+                let listener = MemifListener::bind(wire.memif(&socket, 2))?;
                 ready();
-                let device = listener.accept(Some(PATIENCE)).map_err(|error| say(&error))?;
+                let device = listener.accept(Some(PATIENCE))?;
                 let config = Config::new(SERVER, 24);
                 let (memory, files) = match is_lending {
                     true => wire.plan().allocate_lendable().map(|(memory, files)| (Some(memory), Some(files))),
                     false => Ok((None, None)),
-                }
-                .map_err(|error| say(&error))?;
-                let opener = device.into_openers().into_iter().next().ok_or("no queue")?;
-                let vnic = Box::new(opener.open_over(memory).map_err(|error| say(&error))?);
+                }?;
+                let opener = device.into_openers().into_iter().next().ok_or(ServerError::NoQueue)?;
+                let vnic = Box::new(opener.open_over(memory)?);
                 Ok(Opened { vnic, files, config, _attachment: None })
             }
             End::Veth(wire, namespace, interface) => {
                 let plan = wire.plan();
                 let mut options = AttachOptions::new(SERVER_OWN.into(), 24);
                 options.source = CardSource::interface(&interface, Some(namespace));
-                let attachment = Attachment::open(&options).map_err(|error| say(&error))?;
+                let attachment = Attachment::open(&options)?;
                 let config = attachment.config().clone();
                 let (vnic, files): (Box<dyn Vnic>, _) = if is_lending {
                     let opened = attachment.open_lendable_queue(0, plan);
                     opened.map(|(vnic, files)| (Box::new(vnic) as Box<dyn Vnic>, Some(files)))
                 } else {
                     attachment.open_queue(0, plan).map(|vnic| (Box::new(vnic) as Box<dyn Vnic>, None))
-                }
-                .map_err(|error| say(&error))?;
+                }?;
                 ready();
                 Ok(Opened { vnic, files, config, _attachment: Some(attachment) })
             }
@@ -219,7 +217,7 @@ impl<S: Service + 'static> Scene<S> {
         place: Place,
         wire: Wire,
         metered: bool,
-        make: impl FnOnce() -> Result<S, String> + Send + 'static,
+        make: impl FnOnce() -> Result<S, ServerError> + Send + 'static,
     ) -> Result<Scene<S>, HarnessError> {
         let system = |what: &'static str| move |error: io::Error| HarnessError::system(what, error);
         let directory = crate::harness::scratch::Scratch::create("split")?;
@@ -239,16 +237,16 @@ impl<S: Service + 'static> Scene<S> {
         let mut make = Some(make);
         let its_make = if place == Place::Linked { make.take() } else { None };
         let thread = std::thread::spawn(move || {
-            cpu::pin(SERVER_CPU).map_err(|error| error.to_string())?;
+            cpu::pin(SERVER_CPU)?;
             let opened = end.open(net_socket.is_some(), || ready.send(()).unwrap_or_default())?;
             match (net_socket, its_make) {
                 (Some(net_socket), _) => net_core(opened, wire, net_socket, &stopped),
                 (None, Some(make)) => linked(opened, make()?, metered, &its_over, &its_ns),
-                (None, None) => Err("no service".to_owned()),
+                (None, None) => Err(ServerError::NoService),
             }
         });
         if is_ready.recv_timeout(PATIENCE).is_err() {
-            let why = thread.join().ok().and_then(Result::err).unwrap_or_default();
+            let why = thread.join().ok().and_then(Result::err).map_or_else(String::new, |error| error.to_string());
             return Err(HarnessError::Child(format!("the server did not start: {why}")));
         }
         cpu::pin(CLIENT_CPU)?;
@@ -350,20 +348,19 @@ fn client_end(wire: Wire, socket: &Path, topology: Option<&Topology>) -> Result<
 
 fn attach<S: Service>(
     path: &Path,
-    make: impl FnOnce() -> Result<S, String>,
+    make: impl FnOnce() -> Result<S, ServerError>,
     metered: bool,
 ) -> Result<(SplitRuntime, S, Meter), HarnessError> {
-    let mut service = make().map_err(HarnessError::Child)?;
+    let mut service = make().map_err(|error| HarnessError::Child(error.to_string()))?;
     let runtime = SplitRuntime::attach(SplitRuntime::at(path.to_owned()), SplitOptions::new("bench"));
     let mut runtime = runtime.map_err(|error| HarnessError::Child(error.to_string()))?;
     runtime.with_context(|context| service.start(context)).map_err(HarnessError::Child)?;
     Ok((runtime, service, Meter::new(metered)))
 }
 
-fn net_core(opened: Opened, wire: Wire, socket: OwnedFd, stopped: &UnixStream) -> Result<(), String> {
-    let files = opened.files.ok_or("frames that cannot be lent")?;
-    let card = Card::new(opened.vnic, &files, wire.plan(), opened.config, "bench", "bench");
-    let card = card.map_err(|error| error.to_string())?;
+fn net_core(opened: Opened, wire: Wire, socket: OwnedFd, stopped: &UnixStream) -> Result<(), ServerError> {
+    let files = opened.files.ok_or(ServerError::NotLent)?;
+    let card = Card::new(opened.vnic, &files, wire.plan(), opened.config, "bench", "bench")?;
     let users = vec![rustix::process::geteuid().as_raw()];
     let options = NetCoreOptions {
         spin: SpinPolicy::Always,
@@ -372,7 +369,7 @@ fn net_core(opened: Opened, wire: Wire, socket: OwnedFd, stopped: &UnixStream) -
         processor: None,
         ..NetCoreOptions::default()
     };
-    NetCore::listening(vec![card], socket, options).run(stopped.as_fd()).map_err(|error| error.to_string())
+    Ok(NetCore::listening(vec![card], socket, options).run(stopped.as_fd())?)
 }
 
 fn linked<S: Service>(
@@ -381,10 +378,9 @@ fn linked<S: Service>(
     metered: bool,
     over: &AtomicBool,
     busy_ns: &AtomicU64,
-) -> Result<(), String> {
-    let seed = entropy().map_err(|error| error.to_string())?;
-    let mut runtime = Runtime::new(opened.vnic, opened.config, seed);
-    runtime.with_context(|context| service.start(context))?;
+) -> Result<(), ServerError> {
+    let mut runtime = Runtime::new(opened.vnic, opened.config, entropy()?);
+    runtime.with_context(|context| service.start(context)).map_err(ServerError::Service)?;
     let mut meter = Meter::new(metered);
     while !over.load(Ordering::Relaxed) {
         meter.begins();

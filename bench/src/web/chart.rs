@@ -1,6 +1,6 @@
 //! The web table as bars.
 
-use super::Peer;
+use super::servers::Peer;
 use crate::harness::svg::{Chart, Panel, short};
 use crate::harness::table::Table;
 

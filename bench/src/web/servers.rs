@@ -5,6 +5,7 @@ use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::scratch::Scratch;
 use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
 use crate::load::mix::YAHOO;
+use qanat::nic::Random;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -129,13 +130,10 @@ impl Site {
 
 /// Bytes no compressor shrinks, the same every time.
 fn content(bytes: u64) -> Vec<u8> {
-    let mut state = bytes | 1;
+    let mut random = Random::new(bytes);
     let mut content = Vec::with_capacity(bytes as usize + 8);
     while (content.len() as u64) < bytes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        content.extend_from_slice(&state.to_le_bytes());
+        content.extend_from_slice(&random.next().to_le_bytes());
     }
     content.truncate(bytes as usize);
     content

@@ -673,6 +673,18 @@ static __always_inline int is_asked(struct packet *packet, __u32 slot) {
     return row && __sync_val_compare_and_swap(row, name, 0) == name;
 }
 
+// Whether a VNIC is to have a frame that came from the wire, of which `read` said `cause`: a well-formed one, a fragment, or what can't be
+// filtered, which only a VNIC without filters gets.
+static __always_inline enum cause judge_from_wire(__u32 slot, const struct vnic *vnic, struct packet *packet, struct ethhdr *ethernet,
+                                                  enum cause cause) {
+    __u32 verdict = 0;
+    if (cause == FRAGMENT)
+        cause = follow(slot, AT_WIRE, packet);
+    if (cause == PASSED_TO_KERNEL)
+        return accept(slot, vnic, packet, ethernet, &verdict);
+    return vnic->flags & FLAG_FILTERED ? NO_FILTER : DELIVERED;
+}
+
 static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
     struct packet packet = {};
@@ -686,7 +698,7 @@ static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     __u32 *owner = packet.key.protocol == NOT_IP ? bpf_map_lookup_elem(&cards, &mac) : bpf_map_lookup_elem(&owners, &packet.key.local);
     if (!owner || *owner == KERNEL)
         return XDP_PASS;
-    __u32 slot = *owner, verdict = 0;
+    __u32 slot = *owner;
     struct vnic *vnic = bpf_map_lookup_elem(&vnics, &slot);
     if (!vnic || !(vnic->flags & FLAG_UPLINK))
         return XDP_PASS;
@@ -694,12 +706,7 @@ static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     if (packet.key.protocol != NOT_IP && bpf_map_lookup_elem(&owners, &packet.key.peer))
         return XDP_DROP;
     int is_shared = vnic->flags & FLAG_SHARED;
-    if (cause == FRAGMENT)
-        cause = follow(slot, AT_WIRE, &packet);
-    if (cause == PASSED_TO_KERNEL)
-        cause = accept(slot, vnic, &packet, ethernet, &verdict);
-    else
-        cause = vnic->flags & FLAG_FILTERED ? NO_FILTER : DELIVERED;
+    cause = judge_from_wire(slot, vnic, &packet, ethernet, cause);
     if (cause != DELIVERED)
         return XDP_PASS;
     if (is_shared) {
@@ -729,16 +736,11 @@ static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length)
     __u32 *owner = bpf_map_lookup_elem(&owners, &packet.key.local);
     if (!owner || *owner == KERNEL)
         return XDP_PASS;
-    __u32 slot = *owner, verdict = 0;
+    __u32 slot = *owner;
     struct vnic *vnic = bpf_map_lookup_elem(&vnics, &slot);
     if (!vnic || !(vnic->flags & FLAG_QUEUE) || (!same_mac(ethernet->h_dest, vnic->mac) && !(ethernet->h_dest[0] & 1)))
         return XDP_PASS;
-    if (cause == FRAGMENT)
-        cause = follow(slot, AT_WIRE, &packet);
-    if (cause == PASSED_TO_KERNEL)
-        cause = accept(slot, vnic, &packet, ethernet, &verdict);
-    else
-        cause = vnic->flags & FLAG_FILTERED ? NO_FILTER : DELIVERED;
+    cause = judge_from_wire(slot, vnic, &packet, ethernet, cause);
     if (packet.is_error && cause == DELIVERED && vnic->flags & FLAG_FILTERED && !judge_quote(context, &packet, slot))
         cause = ICMP_QUOTE;
     // Of a shared address the kernel answers for its link, and hears of errors.

@@ -10,7 +10,7 @@ macro_rules! calls {
         /// # Safety
         /// As the function of that name.
         pub(crate) unsafe extern "C" fn $name(_: *mut c_void, $($argument: $type),*) -> $result {
-            // SAFETY: as the caller says.
+            // SAFETY: the arguments are what the function of that name demands: packetdrill gives them, as this function's condition says.
             unsafe { libc::$name($($argument),*) }
         }
     )*};
@@ -50,7 +50,7 @@ calls! {
 /// As `socket`.
 pub(crate) unsafe extern "C" fn socket(_: *mut c_void, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     qanat_posix::script::begin();
-    // SAFETY: as the caller says.
+    // SAFETY: it takes no pointers.
     unsafe { libc::socket(domain, kind, protocol) }
 }
 
@@ -68,11 +68,11 @@ pub(crate) unsafe extern "C" fn splice(
     count: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the offsets are null or valid: the program's duty by splice(2).
     let given = |offset: *mut loff_t| match unsafe { offset.as_ref() } {
         Some(0) => std::ptr::null_mut(),
         _ => offset,
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the offsets are null or valid: the program's duty by splice(2).
     unsafe { libc::splice(from, given(from_offset), to, given(to_offset), count, flags) }
 }

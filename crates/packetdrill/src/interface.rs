@@ -66,23 +66,36 @@ table! {
     splice: calls(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, count: size_t, flags: c_uint) -> ssize_t;
 }
 
+/// What is wrong with `--so_flags`.
+#[derive(Debug, thiserror::Error)]
+enum FlagError {
+    #[error("{0} is no address")]
+    Address(String),
+    #[error("{0} is no number of bytes")]
+    Bytes(String),
+    #[error("{0}: known are local=ADDRESS and mtu=BYTES")]
+    Unknown(String),
+    #[error("local=ADDRESS is missing: the same as packetdrill's --local_ip")]
+    NoAddress,
+}
+
 /// What `--so_flags` says: `local=ADDRESS` (once per family) and `mtu=BYTES`, with commas between.
-fn setup(flags: &str) -> Result<Setup, String> {
+fn setup(flags: &str) -> Result<Setup, FlagError> {
     let mut setup = Setup { addresses: Vec::new(), mtu: 1_500 };
     for flag in flags.split(',').map(str::trim).filter(|flag| !flag.is_empty()) {
         match flag.split_once('=') {
             Some(("local", address)) => {
-                let address: IpAddr = address.parse().map_err(|_| format!("{address} is no address"))?;
+                let address: IpAddr = address.parse().map_err(|_| FlagError::Address(address.to_owned()))?;
                 setup.addresses.push(address);
             }
             Some(("mtu", bytes)) => {
-                setup.mtu = bytes.parse().map_err(|_| format!("{bytes} is no number of bytes"))?;
+                setup.mtu = bytes.parse().map_err(|_| FlagError::Bytes(bytes.to_owned()))?;
             }
-            _ => return Err(format!("{flag}: known are local=ADDRESS and mtu=BYTES")),
+            _ => return Err(FlagError::Unknown(flag.to_owned())),
         }
     }
     if setup.addresses.is_empty() {
-        return Err("local=ADDRESS is missing: the same as packetdrill's --local_ip".to_owned());
+        return Err(FlagError::NoAddress);
     }
     Ok(setup)
 }
@@ -93,7 +106,7 @@ fn setup(flags: &str) -> Result<Setup, String> {
 /// `flags` is null or a C string; `interface` has room for the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn packetdrill_interface_init(flags: *const c_char, interface: *mut Interface) {
-    // SAFETY: as the caller says.
+    // SAFETY: `flags` is null or a C string; `interface` has room for the table: this function's condition.
     let flags = if flags.is_null() { c"" } else { unsafe { CStr::from_ptr(flags) } };
     match setup(&flags.to_string_lossy()) {
         Ok(setup) => start(&setup),
@@ -104,6 +117,6 @@ pub unsafe extern "C" fn packetdrill_interface_init(flags: *const c_char, interf
         }
     }
     crate::quiet::unlock_memory();
-    // SAFETY: as the caller says.
+    // SAFETY: `flags` is null or a C string; `interface` has room for the table: this function's condition.
     unsafe { interface.write(table()) };
 }

@@ -17,6 +17,6 @@ extern "C" fn mlockall(_: c_int) -> c_int {
 
 /// Takes back what a packetdrill that this library was not loaded before has done.
 pub(crate) fn unlock_memory() {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::munlockall() };
 }

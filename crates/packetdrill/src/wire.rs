@@ -16,7 +16,7 @@ pub(crate) unsafe extern "C" fn free(_: *mut c_void) {}
 /// # Safety
 /// `packet` has `length` readable bytes.
 pub(crate) unsafe extern "C" fn netdev_send(_: *mut c_void, packet: *const c_void, length: size_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `packet` has `length` readable bytes: this function's condition.
     let packet = unsafe { std::slice::from_raw_parts(packet.cast(), length) };
     // A packet before the first socket has nobody to go to.
     script::send(packet);
@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn netdev_receive(
     length: *mut size_t,
     time_us: *mut c_longlong,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `packet` has `*length` writable bytes; `time_us` is valid: this function's condition.
     unsafe {
         let target = std::slice::from_raw_parts_mut(packet.cast(), *length);
         // Never -1: packetdrill would ask again for ever.
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn usleep(_: *mut c_void, time_us: useconds_t) -> c
 /// `time` is null or valid.
 pub(crate) unsafe extern "C" fn gettimeofday(_: *mut c_void, time: *mut timeval, _: *mut c_void) -> c_int {
     let now = EPOCH + script::clock();
-    // SAFETY: as the caller says.
+    // SAFETY: `time` is null or valid: this function's condition.
     if let Some(time) = unsafe { time.as_mut() } {
         *time = timeval { tv_sec: now.as_secs() as i64, tv_usec: now.subsec_micros().into() };
     }

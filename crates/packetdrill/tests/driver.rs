@@ -142,7 +142,7 @@ impl Library {
         let inside = (Arc::clone(&thread), Arc::clone(&is_over), Arc::clone(&outcome));
         let handle = std::thread::spawn(move || {
             let (thread, is_over, outcome) = inside;
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             thread.store(unsafe { libc::gettid() }, Ordering::SeqCst);
             let value = call(self);
             let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  script's thread ── send(packet) ──▶ Wire ▶ stack ▶ sockets ◀── accept, read, … ── a second thread, asleep in the kernel
-//!                  ◀─ receive() ──────  ◀        │                                   until its bell rings
+//!                  ◀─ receive() ──────  ◀        │                                   until its waker wakes it
 //!                  ── sleep(time) ──▶ timers ────┘
 //! ```
 //! Time goes from one deadline to the next, of the stack's or of a sleeping call's, never past one; and it stands still while a

@@ -1,7 +1,7 @@
 //! Runs a subject to the end of its cases, starting it again behind each that hangs or crashes, and compares what it saw
 //! with what was stored.
 
-use crate::Options;
+use crate::command_line::Options;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

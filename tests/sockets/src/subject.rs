@@ -1,8 +1,9 @@
 //! Runs the cases one after the other, each from a fresh state, and says what each saw.
 
 use crate::case::{self, Case, Net, Peer, SHORT_MS, World};
+use crate::cases;
+use crate::command_line::Options;
 use crate::sys::{self, Disposition};
-use crate::{Options, cases};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,14 +1,7 @@
 //! libc's calls as safe functions that return the value and the errno: the only unsafe code of this program. Nothing is
 //! retried, checked or hidden here: what the C library says is what a case sees.
 
-use crate::address::Address;
-use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
-use std::fmt;
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
-
+mod base;
 mod data;
 mod descriptors;
 mod processes;
@@ -17,6 +10,7 @@ mod signals;
 mod sockets;
 mod stdio;
 
+pub use base::{Fd, Ret, close_all};
 pub use data::*;
 pub use descriptors::*;
 pub use processes::*;
@@ -24,116 +18,3 @@ pub use readiness::*;
 pub use signals::*;
 pub use sockets::*;
 pub use stdio::*;
-
-/// A descriptor; any number may be tried.
-pub type Fd = i32;
-
-/// What a call gave back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ret {
-    /// The value; negative after a failure.
-    pub value: i64,
-    /// The errno of a failure, else 0.
-    pub errno: i32,
-}
-
-impl Ret {
-    fn of(value: impl Into<i64>) -> Ret {
-        let value = value.into();
-        // SAFETY: the address of this thread's errno is always valid.
-        let errno = if value < 0 { unsafe { *libc::__errno_location() } } else { 0 };
-        Ret { value, errno }
-    }
-
-    fn of_long(value: isize) -> Ret {
-        Ret::of(i64::try_from(value).unwrap_or(-1))
-    }
-
-    /// Of calls that return an errno instead of setting it.
-    fn of_code(code: i32) -> Ret {
-        if code == 0 { Ret { value: 0, errno: 0 } } else { Ret { value: -1, errno: code } }
-    }
-
-    fn opened(value: i32) -> Ret {
-        let ret = Ret::of(value);
-        if ret.is_ok() {
-            note_open(value);
-        }
-        ret
-    }
-
-    /// Whether it succeeded.
-    pub fn is_ok(self) -> bool {
-        self.value >= 0
-    }
-
-    /// The value as a descriptor.
-    pub fn fd(self) -> Fd {
-        i32::try_from(self.value).unwrap_or(-1)
-    }
-
-    /// The value as a count; 0 after a failure.
-    pub fn count(self) -> usize {
-        usize::try_from(self.value).unwrap_or(0)
-    }
-
-    /// For values that may differ from run to run: whether it succeeded, or the errno's name.
-    pub fn done(self) -> &'static str {
-        if self.is_ok() { "ok" } else { crate::names::errno(self.errno) }
-    }
-}
-
-impl fmt::Display for Ret {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_ok() { write!(out, "{}", self.value) } else { out.write_str(crate::names::errno(self.errno)) }
-    }
-}
-
-/// Descriptors that cases opened, to be closed when a case ends. Not all of the process: a library that was loaded before
-/// the program may have its own.
-static OPEN: Mutex<BTreeSet<Fd>> = Mutex::new(BTreeSet::new());
-
-fn note_open(fd: Fd) {
-    // Standard input and the like are put back by the case that takes them.
-    if fd <= 2 {
-        return;
-    }
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd);
-}
-
-fn note_closed(fd: Fd) {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd);
-}
-
-/// Closes all that was opened here and not closed since.
-pub fn close_all() {
-    let all = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
-    for fd in all {
-        // SAFETY: the number was given out by a call of this module and nobody else has it.
-        unsafe { libc::close(fd) };
-    }
-}
-
-fn length(bytes: usize) -> libc::socklen_t {
-    libc::socklen_t::try_from(bytes).unwrap_or(libc::socklen_t::MAX)
-}
-
-fn timespec(milliseconds: i64) -> libc::timespec {
-    libc::timespec { tv_sec: milliseconds / 1000, tv_nsec: milliseconds % 1000 * 1_000_000 }
-}
-
-fn mask_without(unblocked: Option<i32>) -> libc::sigset_t {
-    // SAFETY: all zeroes are a valid set.
-    let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours.
-    unsafe { libc::sigfillset(&raw mut mask) };
-    if let Some(signal) = unblocked {
-        // SAFETY: the set is ours.
-        unsafe { libc::sigdelset(&raw mut mask, signal) };
-    }
-    mask
-}
-
-fn how_many(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
-}

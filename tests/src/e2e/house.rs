@@ -1,7 +1,7 @@
 //! A daemon with net cores, and what a test asks of those.
 
+use super::patience::eventually;
 use super::program::{NOBODY, Outcome, Program, Running, qanat, qanat_for_anybody};
-use super::scenario::eventually;
 use super::unit::Unit;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
@@ -23,13 +23,13 @@ pub struct House {
 /// A process by its number.
 ///
 /// # Panics
-/// There can be none of that number.
+/// No process can have that number.
 pub fn process(number: u64) -> Pid {
     i32::try_from(number).ok().and_then(Pid::from_raw).expect("a process")
 }
 
 impl House {
-    /// With a net core on each of these processors, as in a policy.
+    /// A daemon with a net core on each of these processors, which are written as in a policy.
     ///
     /// # Panics
     /// The daemon does not start.
@@ -37,7 +37,7 @@ impl House {
         House::with_memory(cores, 1_024)
     }
 
-    /// Of each user at most so many MiB.
+    /// The same. Each user may have at most so many MiB.
     ///
     /// # Panics
     /// As [`new`](House::new).
@@ -74,7 +74,7 @@ impl House {
         &self.command
     }
 
-    /// Without privileges, as all who use the daemon.
+    /// Starts the command without privileges, as all users of the daemon do.
     pub fn start(&self, arguments: &[&str]) -> Running {
         let program = Program::new("setpriv").arguments(NOBODY).arguments([&self.command]).arguments(arguments);
         program.environment("QANAT_SOCKET", self.socket()).start()
@@ -89,7 +89,7 @@ impl House {
     /// A directory with the page `small`.
     ///
     /// # Panics
-    /// Its name is none.
+    /// Its name is not UTF-8.
     pub fn root(&self) -> &str {
         self.unit.directory().to_str().expect("a name")
     }
@@ -136,14 +136,14 @@ impl House {
     }
 }
 
-/// So many bytes to an echo and back; whether they came back as they were.
+/// Sends so many bytes to an echo. Returns whether they came back as they were.
 pub fn echoes(stream: &mut TcpStream, count: usize) -> bool {
     let sent: Vec<u8> = (0..count).map(|number| (number % 251) as u8).collect();
     let mut back = vec![0; count];
     stream.write_all(&sent).is_ok() && stream.read_exact(&mut back).is_ok() && sent == back
 }
 
-/// A connection, if one can be had soon.
+/// A connection, if it can be made within 200 ms.
 ///
 /// # Panics
 /// `to` is no address.
@@ -165,7 +165,7 @@ pub fn has_ended(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// The process of the net core that has a card at an address, of a daemon's status; 0: none has.
+/// The process of the net core that has a card at `address`, by a daemon's status. 0 if there is none.
 pub fn net_core_at(status: &Value, address: &str) -> u64 {
     let all = status["net_cores"].as_array().cloned().unwrap_or_default();
     let has = |core: &&Value| core["cards"].to_string().contains(&format!("\"{address}\""));

@@ -9,9 +9,11 @@
 //! });
 //! ```
 
+mod guide;
 mod house;
 mod http;
 mod pages;
+mod patience;
 mod program;
 mod scenario;
 mod server;
@@ -19,14 +21,16 @@ mod signed;
 mod unit;
 mod wire;
 
+pub use guide::Reader;
 pub use house::{House, connect, echoes, has_ended, net_core_at, process};
 pub use http::{Answer, Client};
 pub use pages::Pages;
+pub use patience::{PATIENCE, eventually};
 pub use program::{
     NOBODY, Outcome, Program, Running, directory_for_anybody, qanat, qanat_for_anybody, resident_kib, unfolded,
     workspace,
 };
-pub use scenario::{PATIENCE, eventually, is_root, scenario, scenario_on};
+pub use scenario::{is_root, scenario, scenario_on};
 pub use server::{Server, Stopped};
 pub use signed::Signed;
 pub use unit::Unit;

@@ -1,6 +1,6 @@
 //! Programs run by tests: bounded in time, and ended with the test.
 
-use super::PATIENCE;
+use super::patience::PATIENCE;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};

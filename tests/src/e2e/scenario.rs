@@ -1,11 +1,11 @@
 //! Where a system test runs: as root, one at a time, in a network namespace that dies with it.
 
+use super::program::Program;
 use qanat::nic::link::Namespace;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-/// One at a time: they measure time, and the machine has few cores.
+/// Scenarios run one at a time, because they measure time and the machine has few cores.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Whether this process may make network namespaces and devices.
@@ -47,26 +47,11 @@ pub fn scenario(test: impl FnOnce() + Send) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let namespace = Namespace::anonymous().expect("a network namespace of the test's own");
     let inside = || {
-        super::Program::new("ip").arguments(["link", "set", "lo", "up"]).succeeds();
+        Program::new("ip").arguments(["link", "set", "lo", "up"]).succeeds();
         catch_unwind(AssertUnwindSafe(test))
     };
     let outcome = namespace.within(inside).expect("entering the test's network namespace");
     if let Err(panic) = outcome {
         resume_unwind(panic);
-    }
-}
-
-/// How long whatever must happen may take, at least: the machine may have much else to do. A test fails later for it, and passes no later.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Waits until `ready` says so.
-///
-/// # Panics
-/// After `patience`, and [`PATIENCE`], naming `what`.
-pub fn eventually(what: &str, patience: Duration, mut ready: impl FnMut() -> bool) {
-    let (start, patience) = (Instant::now(), patience.max(PATIENCE));
-    while !ready() {
-        assert!(start.elapsed() < patience, "{what}: not within {patience:?}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

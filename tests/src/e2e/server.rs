@@ -1,7 +1,7 @@
 //! `qanat web`, as its users run it.
 
-use super::PATIENCE;
-use super::program::qanat;
+use super::patience::PATIENCE;
+use super::program::{qanat, workspace};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ impl Server {
     /// What it wrote to standard error.
     pub fn try_start(arguments: &[&str]) -> Result<Server, String> {
         let mut command = Command::new(qanat());
-        command.args(["web", "--json"]).args(arguments).current_dir(super::workspace());
+        command.args(["web", "--json"]).args(arguments).current_dir(workspace());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let lines = read_lines(child.stdout.take());

@@ -1,6 +1,6 @@
 //! A zone signed by somebody else.
 
-use super::Program;
+use super::program::Program;
 use std::path::{Path, PathBuf};
 
 /// A zone's file after `ldns-signzone`, and the key whose DS record its parent would have.

@@ -1,7 +1,8 @@
 //! The daemon under the packaged unit's restrictions, without systemd: `tests/hostile/unit.py` reads the unit's file.
 
+use super::patience::eventually;
 use super::program::{Program, Running, qanat, workspace};
-use super::scenario::{eventually, is_root};
+use super::scenario::is_root;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -58,10 +59,10 @@ impl Unit {
         Unit { directory, store: None }
     }
 
-    /// As [`bare`](Unit::bare), with the restrictions.
+    /// The same as [`bare`](Unit::bare), with the restrictions.
     ///
     /// # Panics
-    /// As there, or what keeps descriptors does not start.
+    /// The directory can't be made, or the program that keeps descriptors does not start.
     pub fn new() -> Unit {
         let mut unit = Unit::bare();
         if is_possible() {
@@ -86,7 +87,7 @@ impl Unit {
         self.program_at(&qanat())
     }
 
-    /// As [`program`](Unit::program), a copy of the command.
+    /// The same as [`program`](Unit::program) for a copy of the command.
     pub fn program_at(&self, command: &Path) -> Program {
         match self.store {
             Some(_) => {

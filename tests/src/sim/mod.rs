@@ -12,7 +12,6 @@
 pub mod network;
 pub mod node;
 pub mod pattern;
-pub mod random;
 pub mod seeds;
 pub mod streams;
 pub mod trace;
@@ -20,7 +19,6 @@ pub mod world;
 
 pub use network::{Device, Network};
 pub use node::{Moves, Node, StackNode};
-pub use random::Random;
 pub use seeds::Run;
 pub use trace::Trace;
 pub use world::{Outcome, World};

@@ -1,7 +1,7 @@
 //! What is between two nodes.
 
-use super::random::Random;
 use super::trace::Trace;
+use crate::random::Random;
 use qanat::nic::{
     Fault, FaultRates, LinkConfig, ManualClock, MemoryPlan, Pair, PairConfig, PairPort, Pcap, Pool, SimulatedLink,
     Vnic, pair,

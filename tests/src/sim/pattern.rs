@@ -1,6 +1,6 @@
 //! Streams whose every byte is known from its place: a byte lost, repeated or moved is seen at once.
 
-use super::random::mix;
+use crate::random::mix;
 use qanat::{Fill, Source};
 
 /// Writes the bytes from `offset` on of the stream called `salt`.

@@ -1,7 +1,7 @@
 //! A service that sends and receives known streams, and checks everything it is told about them.
 
 use super::pattern::{self, PatternSource};
-use super::random::Random;
+use crate::random::Random;
 use qanat::{
     Bytes, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, ListenOptions,
     Service, Source,
@@ -127,7 +127,7 @@ impl FlowPlan {
 
     /// The name of the stream that `side` of flow `index` sends.
     pub fn salt(index: usize, side: usize) -> u64 {
-        super::random::mix((index as u64) << 1 | side as u64)
+        crate::random::mix((index as u64) << 1 | side as u64)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::network::{Device, Network, Pools};
 use super::node::Node;
-use super::random::mix;
 use super::seeds::Run;
 use super::trace::Trace;
+use crate::random::mix;
 use qanat::nic::{Clock, FaultRates, ManualClock, Time, Vnic};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! Zones nobody thought of: master files made of a seed, full of wildcards, aliases, chains, loops, delegations and empty
 //! names between them.
 
+use qanat_tests::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -25,26 +26,6 @@ const DATA: [&str; 14] = [
     "HINFO \"cpu\" \"os\"",
 ];
 
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.below(all.len())]
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Data,
@@ -57,7 +38,7 @@ enum Kind {
 /// One to four labels, relative to the zone. An asterisk stands first, as a wildcard, or rarely further on.
 fn name(random: &mut Random) -> String {
     let count = 1 + random.below(4);
-    let mut labels: Vec<&str> = (0..count).map(|_| random.of(&LABELS)).collect();
+    let mut labels: Vec<&str> = (0..count).map(|_| random.pick(&LABELS)).collect();
     for label in labels.iter_mut().skip(1) {
         if *label == "*" && random.below(8) > 0 {
             *label = "e";
@@ -98,10 +79,10 @@ fn names(random: &mut Random, count: usize) -> BTreeMap<String, Kind> {
 
 /// Somewhere to point to: mostly a name there is, or near one.
 fn target(random: &mut Random, all: &[&str]) -> String {
-    let known = random.of(all);
+    let known = random.pick(all);
     match random.below(12) {
         0..=5 => known.to_owned(),
-        6 | 7 => format!("{}.{known}", random.of(&LABELS)),
+        6 | 7 => format!("{}.{known}", random.pick(&LABELS)),
         8 => known.split_once('.').map_or(known, |(_, above)| above).to_owned(),
         9 => name(random),
         10 => "www.elsewhere.example.".to_owned(),
@@ -133,7 +114,7 @@ pub fn zone(random: &mut Random, count: usize) -> String {
             }
             Kind::Data => {
                 for _ in 0..=random.below(4) {
-                    let data = random.of(&DATA).replace('@', &target(random, &all));
+                    let data = random.pick(&DATA).replace('@', &target(random, &all));
                     let _ = writeln!(text, "{owner} {data}");
                 }
             }
@@ -148,7 +129,7 @@ fn delegation(random: &mut Random, owner: &str, cuts: &[&str], text: &mut String
         let server = match random.below(5) {
             0 | 1 => format!("g{number}.{owner}"),
             // Its glue is another delegation's.
-            2 => format!("g{number}.{}", random.of(cuts)),
+            2 => format!("g{number}.{}", random.pick(cuts)),
             3 => "apexns".to_owned(),
             _ => "ns.elsewhere.example.".to_owned(),
         };

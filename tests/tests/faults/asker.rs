@@ -1,7 +1,7 @@
 //! Clients on kernel sockets that ask a service all the time and compare each answer, byte by byte, with what it may be.
 
 use super::machine::Machine;
-use super::random::Random;
+use qanat_tests::random::Random;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -315,7 +315,7 @@ impl Client {
     }
 
     fn question(&mut self) -> Vec<u8> {
-        let mut message = (self.random.next() as u16).to_be_bytes().to_vec();
+        let mut message = (self.random.draw() as u16).to_be_bytes().to_vec();
         message.extend_from_slice(
             b"\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x04test\x00\x00\x01\x00\x01",
         );
@@ -358,7 +358,7 @@ impl Client {
 
     /// So many bytes that no other question has.
     fn bytes(&mut self, length: u64) -> Vec<u8> {
-        (0..length.div_ceil(8)).flat_map(|_| self.random.next().to_le_bytes()).collect()
+        (0..length.div_ceil(8)).flat_map(|_| self.random.draw().to_le_bytes()).collect()
     }
 
     fn echo(&mut self) -> Result<usize, Trouble> {

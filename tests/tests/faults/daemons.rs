@@ -4,9 +4,9 @@ use super::PATIENCE;
 use super::fault::promises::{all_end, on_cards_go_on};
 use super::fault::{Fault, Heal, daemon, over, service};
 use super::kinds::{Kind, Promise, Station};
-use super::random::Random;
 use super::scene::{ALL, House, Scene};
 use qanat_tests::e2e::eventually;
+use qanat_tests::random::Random;
 use rustix::process::Signal;
 use std::time::Duration;
 

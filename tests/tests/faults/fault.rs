@@ -1,8 +1,8 @@
 //! What a fault is: something that happens to a service, or to a whole machine's services, and goes away again.
 
 use super::kinds::{Kind, Promise, Station};
-use super::random::Random;
 use super::scene::{House, Scene};
+use qanat_tests::random::Random;
 
 /// Makes it go away.
 pub type Heal<'a> = Box<dyn FnOnce() + 'a>;

@@ -2,8 +2,8 @@
 
 use super::fault::{Fault, Heal, service};
 use super::kinds::{Kind, Promise, Station};
-use super::random::Random;
 use super::scene::{Scene, page, zone};
+use qanat_tests::random::Random;
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write;

@@ -3,9 +3,9 @@
 use super::fault::promises::all_go_on;
 use super::fault::{Fault, Heal, service};
 use super::kinds::{Kind, Promise, Station};
-use super::random::Random;
 use super::scene::Scene;
 use super::starts::Start;
+use qanat_tests::random::Random;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// From now on a process can open nothing more; the function takes that back.

@@ -4,10 +4,10 @@ use super::fault::promises::{all_end, all_go_on, on_cards_go_on, on_wires_go_on}
 use super::fault::{Fault, Heal, service};
 use super::kinds::{Promise, Station};
 use super::machine::Machine;
-use super::random::Random;
 use super::scene::Scene;
 use super::{PATIENCE, kinds::Kind};
 use qanat_tests::e2e::{Program, eventually, workspace};
+use qanat_tests::random::Random;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ fn at_own<'a>(station: &'a Station, apply: &str, heal: &str) -> Option<Heal<'a>>
 }
 
 fn any_hardware(random: &mut Random) -> String {
-    let bytes = random.next().to_be_bytes();
+    let bytes = random.draw().to_be_bytes();
     format!("02:00:00:{:02x}:{:02x}:{:02x}", bytes[0], bytes[1], bytes[2])
 }
 

@@ -15,7 +15,6 @@ mod links;
 mod machine;
 mod plan;
 mod processes;
-mod random;
 mod scene;
 mod signals;
 mod starts;

@@ -2,10 +2,10 @@
 
 use super::fault::{Act, Fault, Heal};
 use super::kinds::{Before, KINDS, Kind, Promise, Station};
-use super::random::Random;
 use super::scene::{House, Scene};
 use super::{daemons, files, limits, links, signals, starts};
 use qanat_tests::e2e::{Program, Stopped, eventually, qanat, scenario};
+use qanat_tests::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@ use super::fault::promises::{all_are_restarted, all_go_on};
 use super::fault::{Fault, Heal, over, service};
 use super::kinds::{Kind, Promise, Station};
 use super::processes::Process;
-use super::random::Random;
 use super::scene::Scene;
+use qanat_tests::random::Random;
 use rustix::process::Signal;
 use std::time::Duration;
 

@@ -7,8 +7,9 @@ use super::siege::{
 use qanat::CloseReason;
 use qanat::nic::Time;
 use qanat::stack::tcp::TcpConfig;
+use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Drain, FlowPlan, PORT, Streams, client_port, own_address};
-use qanat_tests::sim::{Network, Outcome, Random, Run, StackNode, World, pattern};
+use qanat_tests::sim::{Network, Outcome, Run, StackNode, World, pattern};
 use std::net::IpAddr;
 use std::time::Duration;
 

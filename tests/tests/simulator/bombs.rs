@@ -2,7 +2,8 @@
 
 use super::raw::{CLIENT, SERVER, SERVER_MAC, inject, packet};
 use super::siege::{LIVE, anyone, under_attack, v6};
-use qanat_tests::sim::{Device, Random};
+use qanat_tests::random::Random;
+use qanat_tests::sim::Device;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Fragments in a millisecond.

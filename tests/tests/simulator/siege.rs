@@ -5,8 +5,9 @@ use super::streams::unfinished;
 use qanat::nic::{MemoryPlan, Time};
 use qanat::stack::tcp::TcpConfig;
 use qanat::{CloseReason, Config};
+use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Flow, FlowPlan, PORT, Streams};
-use qanat_tests::sim::{Device, Network, Node, Random, Run, StackNode, World};
+use qanat_tests::sim::{Device, Network, Node, Run, StackNode, World};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 

@@ -3,8 +3,9 @@
 use super::smoltcp_node::{SmoltcpNode, SmoltcpOptions};
 use super::streams::{any_tcp, config};
 use qanat::nic::Time;
+use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Drain, Ending, FlowPlan, Streams, own_address};
-use qanat_tests::sim::{Network, Node, Random, Run, StackNode, World, seeds};
+use qanat_tests::sim::{Network, Node, Run, StackNode, World, seeds};
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -3,8 +3,9 @@
 use qanat::nic::Time;
 use qanat::stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat::{CloseReason, Config};
+use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Ending, FlowPlan, Streams, own_address};
-use qanat_tests::sim::{Moves, Network, Node, Random, Run, StackNode, World, seeds};
+use qanat_tests::sim::{Moves, Network, Node, Run, StackNode, World, seeds};
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! HTTP clients that know what they must get: every byte of every response is checked.
 
 use qanat::{Bytes, Chunk, CloseReason, Commands, ConnectOptions, ConnectionId, Context, Event, Service};
-use qanat_tests::sim::Random;
+use qanat_tests::random::Random;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;

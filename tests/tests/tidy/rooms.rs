@@ -1,19 +1,19 @@
 //! Rooms: which files of a crate import each other in circles, and how many files a folder has. What is in circles today is listed
 //! in `circles.txt`, and that list may only shrink.
 
-use super::{is_test, packages, rust_files};
+use super::lists::{Counts, check, listed};
+use super::repository::{is_for_tests, is_test, packages, parsed, rust_files};
+use super::{FOLDER_FILES_MAX, FOLDER_OF_CASES, WITHOUT_CIRCLES};
 use qanat_tests::e2e::workspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
-/// How the list begins.
-const HEAD: &str =
-    "# Files that import each other in circles. `QANAT_UPDATE=1` takes those away that do not any more.\n";
-
-/// Files in a folder, at most.
-const FOLDER_FILES_MAX: usize = 24;
+/// The list of files in circles.
+const LIST: &str = "tests/tests/tidy/circles.txt";
+/// How it begins.
+const HEAD: &str = "Files that import each other in circles.";
 
 /// A module by its path in the crate; the crate's root is empty.
 type Module = Vec<String>;
@@ -83,14 +83,6 @@ impl Named<'_> {
     }
 }
 
-/// Whether something is there for tests only.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().starts_with("test"))
-    })
-}
-
 impl<'code> Visit<'code> for Named<'_> {
     fn visit_item_mod(&mut self, module: &'code syn::ItemMod) {
         if module.content.is_none() || is_for_tests(&module.attrs) {
@@ -136,7 +128,7 @@ fn imports(source: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
         .collect();
     let of = |(module, file): (&Module, &PathBuf)| {
         let text = fs::read_to_string(source.join(file)).expect("readable source");
-        let code = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let code = parsed(file, &text);
         let mut named = Named { files: &files, own: module.clone(), inner: Vec::new(), found: BTreeSet::new() };
         named.visit_file(&code);
         (file.clone(), named.found.iter().filter_map(|module| files.get(module).cloned()).collect())
@@ -165,43 +157,74 @@ fn in_circles(imports: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> BTreeSet<PathBu
 #[test]
 fn no_file_imports_in_a_circle_but_those_listed() {
     let root = workspace();
-    let mut found: BTreeSet<String> = BTreeSet::new();
+    let mut found = Counts::new();
     for package in packages() {
         let source = package.directory.join("src");
         for file in in_circles(&imports(&source)) {
             let file = source.join(file);
-            found.insert(file.strip_prefix(&root).expect("a file of the repository").display().to_string());
+            found.insert(file.strip_prefix(&root).expect("a file of the repository").display().to_string(), 1);
         }
     }
-    let list = root.join("tests/tests/tidy/circles.txt");
-    let listed: BTreeSet<String> = fs::read_to_string(&list)
-        .expect("the list")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(str::to_owned)
-        .collect();
-    if std::env::var_os("QANAT_UPDATE").is_some() {
-        let text: String = listed.intersection(&found).map(|file| format!("{file}\n")).collect();
-        fs::write(&list, format!("{HEAD}{text}")).expect("the list");
+    check(&root.join(LIST), HEAD, &found, false);
+}
+
+/// Lines of the list that are of places where circles were brought to an end.
+fn back_again(listed: &Counts) -> Vec<&String> {
+    listed.keys().filter(|file| WITHOUT_CIRCLES.iter().any(|place| file.starts_with(place))).collect()
+}
+
+#[test]
+fn places_without_circles_stay_so() {
+    let listed = listed(&workspace().join(LIST));
+    let back = back_again(&listed);
+    assert!(back.is_empty(), "these had no circles any more: {back:#?}");
+}
+
+/// Folders of a package with more files than they may have. Tests in a package's sources are not counted.
+fn full_folders(directory: &Path) -> BTreeMap<PathBuf, usize> {
+    let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for file in rust_files(&directory.join("src")) {
+        let file = file.strip_prefix(directory).expect("a file of the package");
+        if let Some(folder) = file.parent().filter(|_| !is_test(file)) {
+            *folders.entry(folder.to_owned()).or_default() += 1;
+        }
     }
-    let new: Vec<&String> = found.difference(&listed).collect();
-    assert!(new.is_empty(), "these import each other in a circle, and did not before: {new:#?}");
-    let gone: Vec<&String> = listed.difference(&found).collect();
-    assert!(gone.is_empty(), "no more in a circle, so take them from {}: {gone:#?}", list.display());
+    folders.retain(|_, count| *count > FOLDER_FILES_MAX);
+    folders
 }
 
 #[test]
 fn folders_have_few_files() {
     let root = workspace();
-    let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    let mut full = BTreeMap::new();
     for package in packages() {
-        let files = rust_files(&package.directory.join("src"));
-        for folder in files.iter().filter(|file| !is_test(file)).filter_map(|file| file.parent()) {
-            *folders.entry(folder.strip_prefix(&root).unwrap_or(folder).to_owned()).or_default() += 1;
-        }
+        let found = full_folders(&package.directory).into_iter();
+        full.extend(found.map(|(folder, count)| (package.directory.join(folder), count)));
     }
-    folders.retain(|_, count| *count > FOLDER_FILES_MAX);
-    assert!(folders.is_empty(), "split these folders (at most {FOLDER_FILES_MAX} files): {folders:#?}");
+    full.remove(&root.join(FOLDER_OF_CASES));
+    assert!(full.is_empty(), "split these folders (at most {FOLDER_FILES_MAX} files): {full:#?}");
+}
+
+#[test]
+fn full_folders_are_found() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for folder in ["src/a", "src/b", "src/tests"] {
+        fs::create_dir_all(directory.path().join(folder)).expect("a folder");
+    }
+    for number in 0..=FOLDER_FILES_MAX {
+        fs::write(directory.path().join(format!("src/a/f{number}.rs")), "").expect("a file");
+        fs::write(directory.path().join(format!("src/tests/f{number}.rs")), "").expect("a file");
+        fs::write(directory.path().join(format!("src/b/{}{number}.rs", if number == 0 { "tests" } else { "f" })), "")
+            .expect("a file");
+    }
+    fs::rename(directory.path().join("src/b/tests0.rs"), directory.path().join("src/b/tests.rs")).expect("a file");
+    assert_eq!(full_folders(directory.path()), BTreeMap::from([(PathBuf::from("src/a"), FOLDER_FILES_MAX + 1)]));
+}
+
+#[test]
+fn a_circle_can_not_come_back() {
+    let listed = Counts::from([("crates/cli/src/a.rs".to_owned(), 1), ("crates/other/src/a.rs".to_owned(), 1)]);
+    assert_eq!(back_again(&listed), ["crates/cli/src/a.rs"]);
 }
 
 #[test]

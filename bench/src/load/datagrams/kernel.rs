@@ -1,7 +1,9 @@
 //! The same over a kernel socket: one datagram a call, polling. Works against any server, needs no root.
 
+use super::pace::Pace;
+use super::traffic::{Incoming, Traffic};
+use super::trips::{RoundTrips, TripFigures};
 use super::window::{Phase, Window};
-use super::{Incoming, Pace, RoundTrips, Traffic, TripFigures};
 use crate::load::http::LoadError;
 use qanat::nic::{Clock, MonotonicClock};
 use qanat::{StopHandle, WaitSet};

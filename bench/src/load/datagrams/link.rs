@@ -47,7 +47,7 @@ pub trait Client {
 }
 
 /// What serves at the far end of a pair, on a thread of its own, until told to stop.
-pub type FarEnd = Box<dyn FnOnce(PairPort, StopHandle) -> Result<(), String> + Send>;
+pub type FarEnd = Box<dyn FnOnce(PairPort, StopHandle) -> Result<(), LoadError> + Send>;
 
 /// How to reach the server.
 pub struct Link {
@@ -61,6 +61,11 @@ pub struct Link {
     pub namespace: Option<Namespace>,
     /// Descriptors of a memif ring, as a power of two.
     pub log2_ring_size: u8,
+}
+
+/// A link that was asked for and can not be had.
+fn option(error: impl std::fmt::Display) -> LoadError {
+    LoadError::Option(error.to_string())
 }
 
 impl Link {
@@ -85,7 +90,7 @@ impl Link {
             LinkChoice::Memif { socket, master } => {
                 let mac = own_mac(false);
                 let link = OpenLink::memif(socket.clone(), *master, mac, 1_500, self.log2_ring_size, memory());
-                self.over_memif(&link.map_err(LoadError::Option)?, target, client, stop)
+                self.over_memif(&link.map_err(option)?, target, client, stop)
             }
             LinkChoice::Pair => self.over_pair(target, client, far),
         }
@@ -100,9 +105,7 @@ impl Link {
     ) -> Result<C::Report, LoadError> {
         let mut said = None;
         let device = loop {
-            if let Some(device) =
-                link.next(ACCEPT_INTERVAL, &mut |text| said = Some(text)).map_err(LoadError::Option)?
-            {
+            if let Some(device) = link.next(ACCEPT_INTERVAL, &mut |text| said = Some(text)).map_err(option)? {
                 break device;
             }
             if stop.is_requested() {
@@ -110,7 +113,7 @@ impl Link {
             }
         };
         let fate = device.link().clone();
-        let vnic = device.open().map_err(|error| LoadError::Option(error.to_string()))?;
+        let vnic = device.open().map_err(option)?;
         let report = client.over(vnic, self.near(target, "memif")?);
         match fate.reason() {
             Some(reason) if report.as_ref().map_or(true, C::is_empty) => {
@@ -161,7 +164,7 @@ impl Link {
         end.request();
         match server.join() {
             Ok(Ok(())) => report,
-            Ok(Err(message)) => Err(LoadError::Runtime(message)),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(LoadError::Runtime("the server's thread panicked".to_owned())),
         }
     }

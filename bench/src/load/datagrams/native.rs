@@ -1,8 +1,10 @@
 //! Datagrams over a virtual card, without a stack: headers from a template, the payload as the traffic has it.
 
 use super::frame::{HEADERS_LENGTH, Headers};
+use super::pace::Pace;
+use super::traffic::{Incoming, Traffic};
+use super::trips::{RoundTrips, TripFigures};
 use super::window::{Phase, Window};
-use super::{Incoming, Pace, RoundTrips, Traffic, TripFigures};
 use crate::load::http::LoadError;
 use qanat::nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
 use qanat::wire::arp;
@@ -21,7 +23,7 @@ const ASK_PATIENCE: Duration = Duration::from_secs(5);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Who sends, and to which Ethernet address.
+/// Addresses of the sender, and the Ethernet address that it sends to.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     /// Own address.

@@ -1,7 +1,8 @@
 //! What is on its way. A packet carries the number of its slot and how often that slot was used; what comes back with
 //! another use count is late or foreign.
 
-use super::{Pace, RoundTrips, TripFigures};
+use super::pace::Pace;
+use super::trips::{RoundTrips, TripFigures};
 use crate::load::figures::{LatencyHistogram, OpenLoop};
 use crate::load::schedule::Schedule;
 use crate::machine::MachineSample;

@@ -1,14 +1,18 @@
 //! `qanat load dns`: questions from a file, in random order, answers told by identifier and question.
 //!
+//! * [`options`]: whom to ask, how fast, how long
 //! * [`queries`]: the file of names and types, as ready messages
 //! * [`traffic`]: which question is on its way under which identifier; answers judged and counted
 
+pub mod options;
 pub mod queries;
 pub mod traffic;
 
 use super::datagrams::link::{Client, FarEnd, Link, Near};
-use super::datagrams::{self, Pace, RoundTrips, TripFigures, native};
+use super::datagrams::trips::{RoundTrips, TripFigures};
+use super::datagrams::{self, native};
 use super::http::LoadError;
+use options::DnsLoadOptions;
 use qanat::StopHandle;
 use qanat::nic::Vnic;
 use queries::Queries;
@@ -16,37 +20,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
 use traffic::Questions;
 
 /// Port of DNS.
 pub const PORT: u16 = 53;
-
-/// What to do.
-#[derive(Clone, Debug)]
-pub struct DnsLoadOptions {
-    /// Who answers.
-    pub target: SocketAddr,
-    /// The target is an echo: a question that comes back counts as its answer. The floor under all servers.
-    pub echoed: bool,
-    /// Questions on their way at once, how fast, how long.
-    pub pace: Pace,
-}
-
-impl DnsLoadOptions {
-    /// One question after the other to `target`, for three seconds; an answer may take two.
-    pub fn new(target: SocketAddr) -> DnsLoadOptions {
-        let pace = Pace { timeout: Duration::from_secs(2), ..Pace::default() };
-        DnsLoadOptions { target, echoed: false, pace }
-    }
-}
 
 /// The result. Counts are those of the window after the warm-up.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct DnsReport {
     /// How it was sent: `veth`, `memif`, `pair`, `kernel`.
     pub client: String,
-    /// Who answered.
+    /// The server that answered.
     pub target: String,
     /// Different questions.
     pub questions: usize,
@@ -170,6 +154,7 @@ mod tests {
     use crate::load::echo::link::PairEcho;
     use queries::QueryOptions;
     use std::net::UdpSocket;
+    use std::time::Duration;
 
     fn queries() -> Queries {
         let text = "one.example A\ntwo.example AAAA\nthree.example MX\n";

@@ -2,9 +2,10 @@
 
 use domain::base::iana::Rtype;
 use domain::base::name::Name;
-use std::fmt;
+use qanat::nic::Random;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use thiserror::Error;
 
 const HEADER_LENGTH: usize = 12;
 /// Type and class.
@@ -37,30 +38,21 @@ impl Default for QueryOptions {
 }
 
 /// Why there are no questions.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum QueryError {
     /// A line; its number from 1, what is wrong.
+    #[error("line {0}: {1}; a line is NAME [TYPE]")]
     Line(usize, String),
     /// The file has none.
+    #[error("no question in it; a line is NAME [TYPE], for example www.example.com A")]
     Empty,
     /// More than 4 GiB of messages.
+    #[error("more questions than 4 GiB of messages hold")]
     TooMany,
     /// It can't be read.
+    #[error("{}: {_1}", _0.display())]
     File(PathBuf, std::io::Error),
 }
-
-impl fmt::Display for QueryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QueryError::Line(number, wrong) => write!(f, "line {number}: {wrong}; a line is NAME [TYPE]"),
-            QueryError::Empty => f.write_str("no question in it; a line is NAME [TYPE], for example www.example.com A"),
-            QueryError::TooMany => f.write_str("more questions than 4 GiB of messages hold"),
-            QueryError::File(path, error) => write!(f, "{}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for QueryError {}
 
 /// Messages, in the order of the file.
 pub struct Queries {
@@ -94,7 +86,7 @@ impl Queries {
             let wrong = |what: String| QueryError::Line(index + 1, what);
             let rtype = match words.next() {
                 None => options.default_type,
-                Some(word) => parse_type(word).map_err(wrong)?,
+                Some(word) => parse_type(word).map_err(|error| wrong(error.to_string()))?,
             };
             if let Some(more) = words.next() {
                 return Err(wrong(format!("{more:?} after the type")));
@@ -123,18 +115,14 @@ impl Queries {
         Ok(())
     }
 
-    /// In another order, which `seed` decides. Messages are moved, not only their numbers: who asks them one after the
-    /// other reads memory one after the other, and only the server, whose names they are, has to go far for each.
+    /// The same questions in another order, which `seed` decides. The messages themselves are moved, not only their numbers. So the
+    /// load generator reads memory in order, and only the server has to look far for each name.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Queries {
-        // Neighbouring seeds, different orders; never zero, which xorshift would stay at.
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = Random::new(seed);
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
         for last in (1..order.len()).rev() {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            order.swap(last, ((u128::from(random) * (last as u128 + 1)) >> 64) as usize);
+            order.swap(last, random.below(last as u64 + 1) as usize);
         }
         let mut shuffled = Queries {
             bytes: Vec::with_capacity(self.bytes.len()),
@@ -187,13 +175,17 @@ impl Queries {
     }
 }
 
+/// A word that names no record type.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0:?} is no record type; A, AAAA, TYPE65280 are")]
+pub struct UnknownType(String);
+
 /// A type by its name, or as `TYPE65280` (RFC 3597).
 ///
 /// # Errors
-/// What is not one.
-pub fn parse_type(word: &str) -> Result<Rtype, String> {
-    Rtype::from_str(&word.to_ascii_uppercase())
-        .map_err(|_| format!("{word:?} is no record type; A, AAAA, TYPE65280 are"))
+/// The word names none.
+pub fn parse_type(word: &str) -> Result<Rtype, UnknownType> {
+    Rtype::from_str(&word.to_ascii_uppercase()).map_err(|_| UnknownType(word.to_owned()))
 }
 
 #[cfg(test)]

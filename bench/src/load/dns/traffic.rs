@@ -1,10 +1,10 @@
 //! Questions on their way, one after the other and then again. The identifier of a message holds its slot and as much of the slot's use count as there is
 //! room for: a late answer to the slot's last question has another identifier, as with a resolver that draws them.
 
-use super::DnsLoadOptions;
+use super::options::DnsLoadOptions;
 use super::queries::Queries;
+use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use crate::load::datagrams::{Incoming, Traffic};
 use qanat::wire::checksum;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Tally {
     pub truncated: u64,
     /// NOERROR with an empty answer section.
     pub without_records: u64,
-    /// Of a question that was not asked under this identifier, or not an answer.
+    /// Answers to a question that was not asked under this identifier, and messages that are no answers.
     pub wrong: u64,
     /// Bytes of all answers.
     pub bytes: u64,

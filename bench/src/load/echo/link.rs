@@ -1,9 +1,10 @@
-//! Who echoes on a pair; the client put on a link.
+//! What echoes at the far end of a pair, and how the client is put on a link.
 
 use super::packet::Marked;
 use super::{EchoLoadOptions, EchoReport, tcp};
 use crate::load::datagrams::link::{Client, FarEnd, Link, Near, PREFIX_LENGTH, memory};
-use crate::load::datagrams::{TripFigures, native};
+use crate::load::datagrams::native;
+use crate::load::datagrams::trips::TripFigures;
 use crate::load::http::LoadError;
 use qanat::nic::Vnic;
 use qanat::{Config, Runtime, SpinPolicy, StopHandle};
@@ -24,22 +25,23 @@ pub enum PairEcho {
 impl PairEcho {
     /// The far end: echoes at `target`, on processor `cpu` if one is given.
     pub fn far_end(self, target: SocketAddr, cpu: Option<usize>) -> FarEnd {
+        let failed = |error: &dyn std::fmt::Display| LoadError::Runtime(error.to_string());
         Box::new(move |port, stop| {
             if let Some(cpu) = cpu {
-                crate::harness::cpu::pin(cpu).map_err(|error| error.to_string())?;
+                crate::harness::cpu::pin(cpu).map_err(|error| failed(&error))?;
             }
-            let vnic = port.open(memory()).map_err(|error| error.to_string())?;
+            let vnic = port.open(memory()).map_err(|error| failed(&error))?;
             if self == PairEcho::Raw {
                 let mut raw = RawEcho::new(vnic);
                 let outcome = raw.run(&stop, SpinPolicy::Always, &|_| true, &mut |_| {});
-                return outcome.map_err(|error| error.to_string());
+                return outcome.map_err(|error| failed(&error));
             }
             let config = EchoConfig { port: target.port(), copies: self == PairEcho::Copies, ..EchoConfig::default() };
             let mut service = EchoService::new(config);
-            let seed = qanat::entropy().map_err(|error| error.to_string())?;
+            let seed = qanat::entropy().map_err(|error| failed(&error))?;
             let mut runtime = Runtime::new(Box::new(vnic), Config::new(target.ip(), PREFIX_LENGTH), seed);
             let options = qanat::RuntimeOptions { spin: SpinPolicy::Always, ..qanat::RuntimeOptions::default() };
-            runtime.run(&mut service, &stop, options, &mut |_, _| {}).map_err(|error| error.to_string())
+            runtime.run(&mut service, &stop, options, &mut |_, _| {}).map_err(|error| failed(&error))
         })
     }
 }

@@ -8,7 +8,9 @@ pub mod link;
 pub mod packet;
 pub mod tcp;
 
-use super::datagrams::{self, Pace, RoundTrips, TripFigures};
+use super::datagrams;
+use super::datagrams::pace::Pace;
+use super::datagrams::trips::{RoundTrips, TripFigures};
 use super::http::LoadError;
 use packet::Marked;
 use qanat::StopHandle;
@@ -24,11 +26,11 @@ pub const FRAME_LENGTH_MAX: usize = 1_514;
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct EchoLoadOptions {
-    /// Who echoes.
+    /// The address that echoes.
     pub target: SocketAddr,
     /// Bytes of each frame, Ethernet header included (UDP), or of each message (TCP).
     pub length: usize,
-    /// Its window: packets (UDP) or connections (TCP).
+    /// How fast. Its window is a number of packets (UDP) or of connections (TCP).
     pub pace: Pace,
 }
 
@@ -59,11 +61,11 @@ impl EchoLoadOptions {
 pub struct EchoReport {
     /// How it was sent: `veth`, `memif`, `pair`, `kernel`.
     pub client: String,
-    /// Who echoed.
+    /// The address that echoed.
     pub target: String,
     /// Bytes of a frame, or of a message.
     pub length: usize,
-    /// Back per second.
+    /// Packets that came back, per second.
     pub packets_per_s: f64,
     /// Bytes back per second, Gbit/s.
     pub gbit_per_s: f64,

@@ -1,8 +1,8 @@
 //! A payload that carries its mark: an echo gives it back.
 
 use crate::load::datagrams::frame::HEADERS_LENGTH;
+use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use crate::load::datagrams::{Incoming, Traffic};
 use qanat::wire::checksum;
 
 /// Bytes of a mark: the first of the payload.

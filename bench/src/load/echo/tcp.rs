@@ -1,8 +1,9 @@
 //! Messages over our TCP: each connection sends one, waits until all of it is back, and sends the next.
 
 use super::EchoLoadOptions;
+use crate::load::datagrams::pace::Pace;
+use crate::load::datagrams::trips::{RoundTrips, TripFigures};
 use crate::load::datagrams::window::{Mark, Phase, Window};
-use crate::load::datagrams::{Pace, RoundTrips, TripFigures};
 use crate::load::http::LoadError;
 use qanat::{
     Bytes, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time,

@@ -1,15 +1,15 @@
 //! memcached over UDP: a frame header of eight bytes (identifier, number, count, zero), then the text protocol
 //! (doc/protocol.txt, "UDP protocol"). The identifier holds the slot and as much of its use count as there is room for.
 
+use super::tally::{Tally, not_filled};
 use super::workload::{Request, Workload};
-use super::{Tally, not_filled};
+use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use crate::load::datagrams::{Incoming, Traffic};
 use crate::load::http::LoadError;
 use qanat::wire::checksum;
 
 const HEADER_LENGTH: usize = 8;
-/// Of a request: nothing but its text in one datagram.
+/// Longest payload of a request. A request is one datagram.
 const PAYLOAD_MAX: usize = 1_472;
 /// Bits of an identifier.
 const IDENTIFIER_BITS: u32 = 16;

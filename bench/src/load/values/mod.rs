@@ -1,17 +1,23 @@
 //! `qanat load redis` and `qanat load memcached`: keys written and read; every byte of every answer is compared.
 //!
+//! * [`options`]: what to do, and what is refused
 //! * [`workload`]: which request is next, and its answer
 //! * [`stream`]: over our TCP, several requests on their way on a connection
 //! * [`datagram`]: memcached's over UDP
+//! * [`tally`]: what both count beside the round trips
 
 pub mod datagram;
+pub mod options;
 pub mod stream;
+pub mod tally;
 pub mod workload;
 
 use super::datagrams::link::{Client, Link, Near};
-use super::datagrams::{Pace, RoundTrips, TripFigures, native};
+use super::datagrams::native;
+use super::datagrams::trips::{RoundTrips, TripFigures};
 use super::http::LoadError;
 use datagram::Datagrams;
+use options::ValueLoadOptions;
 use qanat::nic::Vnic;
 use qanat::{Runtime, StopHandle};
 use qanat_echo::LinkChoice;
@@ -19,57 +25,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use stream::Stream;
-use workload::{Protocol, Workload, WorkloadOptions};
-
-/// Most requests on their way at once on a connection.
-pub const PIPELINE_MAX: usize = 1_024;
-
-/// What to do.
-#[derive(Clone, Debug)]
-pub struct ValueLoadOptions {
-    /// Who has the keys.
-    pub target: SocketAddr,
-    /// Requests.
-    pub workload: WorkloadOptions,
-    /// memcached's datagrams instead of a stream.
-    pub udp: bool,
-    /// Connections (not with `udp`).
-    pub connections: usize,
-    /// Its window: requests on their way at once, on all connections together.
-    pub pace: Pace,
-}
-
-impl ValueLoadOptions {
-    /// Refuses what can't be done.
-    ///
-    /// # Errors
-    /// [`LoadError::Option`], with what may be.
-    pub fn check(&self) -> Result<(), LoadError> {
-        let wrong = |message: String| Err(LoadError::Option(message));
-        let workload = &self.workload;
-        if self.udp && workload.protocol == Protocol::Redis {
-            return wrong("redis has no datagrams".to_owned());
-        }
-        if self.target.is_ipv6() {
-            return wrong(format!("{}: this load generator speaks IPv4", self.target));
-        }
-        let key_length_max = if workload.protocol == Protocol::Redis { 4_096 } else { 250 };
-        if !(8..=key_length_max).contains(&workload.key_length) {
-            return wrong(format!("--key-size {}: from 8 to {key_length_max} bytes", workload.key_length));
-        }
-        if !self.udp && (self.connections == 0 || self.pace.window > self.connections * PIPELINE_MAX) {
-            return wrong(format!("--pipeline: from 1 to {PIPELINE_MAX} requests"));
-        }
-        self.pace.check()
-    }
-}
+use workload::Workload;
 
 /// The result. Counts are those of the window after the warm-up.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ValueReport {
     /// How it was sent: `veth`, `memif`.
     pub client: String,
-    /// Who answered.
+    /// The server that answered.
     pub target: String,
     /// Different keys.
     pub keys: usize,
@@ -105,15 +68,6 @@ impl fmt::Display for ValueReport {
         writeln!(f)?;
         self.trips.fmt(f)
     }
-}
-
-/// What a way of asking has counted beside the round trips.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
-    /// Answers that were not what they had to be.
-    pub wrong: u64,
-    /// Connections the server closed.
-    pub closed: u64,
 }
 
 /// Loads over `link`.
@@ -177,9 +131,4 @@ impl Client for ValueClient<'_> {
     fn is_empty(report: &ValueReport) -> bool {
         report.trips.received == 0
     }
-}
-
-/// Counting has begun before every key was written.
-fn not_filled() -> LoadError {
-    LoadError::Option("the warm-up ended before all keys were written: a longer --warm-up, or fewer --keys".to_owned())
 }

@@ -1,9 +1,11 @@
 //! Requests over our TCP: each connection keeps so many on their way, and answers come in the order of the requests.
 
+use super::options::ValueLoadOptions;
+use super::tally::{Tally, not_filled};
 use super::workload::{Request, Workload};
-use super::{Tally, ValueLoadOptions, not_filled};
+use crate::load::datagrams::pace::Pace;
+use crate::load::datagrams::trips::{RoundTrips, TripFigures};
 use crate::load::datagrams::window::{Mark, Phase, Window};
-use crate::load::datagrams::{Pace, RoundTrips, TripFigures};
 use crate::load::http::LoadError;
 use qanat::{CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! Which key is asked for next, how, and what the answer must be, to the byte.
 
 use qanat::Bytes;
+use qanat::nic::Random;
 use std::fmt::Write;
 
 /// Whose protocol.
@@ -99,7 +100,7 @@ pub struct Workload {
     filled: u32,
     /// Below it a draw of 32 bits reads.
     get_below: u64,
-    state: u64,
+    random: Random,
 }
 
 fn key_text(number: usize, length: usize) -> String {
@@ -151,7 +152,7 @@ impl Workload {
             written: 0,
             filled: 0,
             get_below: (options.get_share.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64,
-            state: options.seed | 1,
+            random: Random::new(options.seed),
         }
     }
 
@@ -163,11 +164,7 @@ impl Workload {
             self.written += 1;
             return Request { key: self.written - 1, reads: false, is_first: true };
         }
-        // xorshift64*: cheap, and good enough to choose keys.
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        let drawn = self.state.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        let drawn = self.random.next();
         let key = (((drawn >> 32) * count) >> 32) as u32;
         // What another connection writes may not be there yet.
         let reads = self.is_filled() && (drawn & 0xffff_ffff) < self.get_below;

@@ -7,6 +7,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use qanat_bench::harness::environment::VERSION;
+use qanat_bench::harness::markdown::markdown;
 use qanat_bench::harness::page::{Section, page};
 use qanat_bench::load::duration;
 use qanat_bench::tables::{self, BenchOptions, Entry, TABLES};
@@ -22,6 +23,7 @@ use std::time::Duration;
 Examples:
   sudo qanat bench --all --report bench.html           every table, as one page with plots: an hour
   sudo qanat bench --all --quick --report bench.html   the same in five minutes, less exact
+  sudo qanat bench --all --report bench.md             the same in Markdown, its pictures beside it
   sudo qanat bench --tables web,echo-veth --json       some of them, for programs
   qanat bench --list                                   their names"
 )]
@@ -59,14 +61,14 @@ struct Common {
     /// The tables as JSON
     #[arg(long)]
     json: bool,
-    /// A page with tables and plots, complete in one file
+    /// A page with tables and plots, complete in one file; FILE.md: in Markdown, the plots in files beside it
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
 /// How long a run may take, as load generators have it.
 fn run_length(text: &str) -> Result<Duration, String> {
-    let length = duration::parse(text)?;
+    let length = duration::parse(text).map_err(|error| error.to_string())?;
     match duration::LENGTHS.contains(&length) {
         true => Ok(length),
         false => Err(format!("{text}: a run takes from 1ms to 7 days")),
@@ -361,7 +363,7 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
         .iter()
         .filter_map(|section| {
             let error = section.outcome.as_ref().err()?;
-            Some(if several { format!("{}: {error}", section.name) } else { error.clone() })
+            Some(if several { format!("{}: {error}", section.name) } else { error.to_string() })
         })
         .collect();
     if common.json {
@@ -376,11 +378,34 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
         tables.iter().for_each(|(table, _)| sayln!("{table}"));
     }
     if let Some(report) = &common.report {
-        std::fs::write(report, page("Qanat beside others", sections))
-            .map_err(|error| refused(report, &error, "--report"))?;
+        write_report(report, sections)?;
         log::info!("report", "report: {}", report.display());
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n       ")) }
+}
+
+/// The report as a page, or as Markdown if its name says so.
+fn write_report(report: &Path, sections: &[Section]) -> Result<(), String> {
+    const TITLE: &str = "Qanat beside others";
+    let write =
+        |file: &Path, text: String| std::fs::write(file, text).map_err(|error| refused(file, &error, "--report"));
+    if report.extension().is_none_or(|ending| ending != "md") {
+        return write(report, page(TITLE, sections));
+    }
+    let name = |section: &Section| {
+        let stem = report.file_stem().unwrap_or_default().to_string_lossy();
+        format!("{stem}-{}.svg", section.name)
+    };
+    let mut drawn = Vec::new();
+    for section in sections {
+        if let Ok((_, chart)) = &section.outcome
+            && !chart.panels.is_empty()
+        {
+            write(&report.with_file_name(name(section)), chart.to_svg())?;
+            drawn.push(section.name.as_str());
+        }
+    }
+    write(report, markdown(TITLE, sections, |section| drawn.contains(&section.name.as_str()).then(|| name(section))))
 }
 
 fn draw(sections: &[Section], path: &Path) -> Result<(), String> {

@@ -5,8 +5,9 @@ use crate::load::pace::{PaceArguments, show};
 use crate::load::stop::stop_handle;
 use clap::Args;
 use qanat_bench::load::duration;
+use qanat_bench::load::values::options::ValueLoadOptions;
+use qanat_bench::load::values::over_link;
 use qanat_bench::load::values::workload::{Protocol, WorkloadOptions};
-use qanat_bench::load::values::{ValueLoadOptions, over_link};
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `bind`: where it is decided whose an address is.
+//! `bind`: decides whether an address is ours or the kernel's.
 
 use super::give_int;
 use super::{bound_to_all, options};
@@ -6,7 +6,7 @@ use crate::calls::adopt::adopt;
 use crate::calls::nature::{Nature, nature};
 use crate::calls::ports::{free_port, open_datagrams};
 use crate::lifecycle::attach::{attach, lacks_named_address};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Datagram, Kind, Socket};
 use crate::sys::address;
 use crate::sys::explain::explain;
@@ -17,27 +17,28 @@ use crate::world::fallback_log::note;
 use crate::world::fallbacks::{Call, Why};
 use crate::world::lock::lock;
 use libc::{c_int, sockaddr, socklen_t};
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// # Safety
 /// As `bind`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if crate::sys::this_process::departure::is_away()
+    if crate::sys::this_process::departure::is_detached()
         && nature(fd).is_some()
         && !address.is_null()
         && length <= ADDRESS_MAX
     {
-        // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::bind(fd, address, length) };
+        // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
+        return unsafe { crate::calls::remote::client::bind(fd, address, length) };
     }
     let real_bind = || {
         super::option_notes::forget(fd);
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
         let status = unsafe { libc_next::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
     give_int(unsafe { bind_by(fd, address, length, real_bind) })
 }
 
@@ -52,17 +53,17 @@ pub(super) unsafe fn bind_by(
     fd: c_int,
     address: *const sockaddr,
     length: socklen_t,
-    real_bind: impl FnOnce() -> Result<i32, i32>,
-) -> Result<i32, i32> {
+    real_bind: impl FnOnce() -> Result<i32, Errno>,
+) -> Result<i32, Errno> {
     if socket_of(fd).is_some() {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
     let wanted = unsafe { address::read(address, length) };
     let Some((wanted, nature)) = wanted.filter(|_| crate::sys::wishes::wishes().is_some()).zip(nature(fd)) else {
         return real_bind();
     };
-    // SAFETY: it was long enough for an address.
+    // SAFETY: the length was found to be enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     bind_inet(fd, wanted, &nature, given_family, real_bind)
 }
@@ -72,8 +73,8 @@ fn bind_inet(
     wanted: SocketAddr,
     nature: &Nature,
     given_family: c_int,
-    real_bind: impl FnOnce() -> Result<i32, i32>,
-) -> Result<i32, i32> {
+    real_bind: impl FnOnce() -> Result<i32, Errno>,
+) -> Result<i32, Errno> {
     let ip = wanted.ip();
     let is_only_six = || kernel_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1);
     // What the kernel refuses for its family, it says best itself.
@@ -90,13 +91,13 @@ fn bind_inet(
     let has_world = crate::world::lock::shared().is_some();
     if ip.is_unspecified() {
         if has_world && wanted.port() != 0 && is_held_by_ours(fd, wanted, nature) {
-            return Err(libc::EADDRINUSE);
+            return Err(Errno::ADDRINUSE);
         }
         let bound = real_bind();
         if bound.is_ok() && nature.is_stream {
             bound_to_all::note(fd);
         }
-        let is_refused = matches!(bound, Err(libc::EADDRINUSE | libc::EACCES));
+        let is_refused = matches!(bound, Err(Errno::ADDRINUSE | Errno::ACCESS));
         // A stream becomes ours when it listens or connects: what is bound to everything may do either.
         if bound.is_ok() && nature.is_stream || bound.is_err() && !is_refused {
             return bound;
@@ -110,7 +111,7 @@ fn bind_inet(
             if bound.is_ok() {
                 note(fd, Call::Bind, wanted, Why::NoCard);
             }
-            return if lacks_named_address() { Err(libc::EADDRNOTAVAIL) } else { bound };
+            return if lacks_named_address() { Err(Errno::ADDRNOTAVAIL) } else { bound };
         }
         let local = SocketAddr::new(ip, port);
         match bind_ours(fd, local, nature, bound.is_ok()) {
@@ -129,8 +130,8 @@ fn bind_inet(
             // Who asks for it is let bind an address that is nobody's.
             let is_let = kernel_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND) == Some(1);
             let bound =
-                if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(libc::EADDRNOTAVAIL) } else { real_bind() };
-            let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
+                if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(Errno::ADDRNOTAVAIL) } else { real_bind() };
+            let is_foreign = bound == Err(Errno::ADDRNOTAVAIL);
             if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
                 if is_foreign {
                     explain(format_args!(
@@ -152,7 +153,7 @@ fn bind_inet(
 fn is_the_kernels(ip: IpAddr) -> bool {
     let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let (any, length) = address::encode(SocketAddr::new(ip, 0), family);
-    // SAFETY: so many readable bytes; the descriptor is this function's.
+    // SAFETY: the pointer is to as many readable bytes as the length says; the descriptor is this function's.
     unsafe {
         let probe = libc_next::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         let status = libc_next::bind(probe, (&raw const any).cast(), length as socklen_t);
@@ -162,7 +163,7 @@ fn is_the_kernels(ip: IpAddr) -> bool {
 }
 
 /// Binds one to the VNIC's address.
-pub(super) fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: bool) -> Result<(), i32> {
+pub(super) fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: bool) -> Result<(), Errno> {
     let mut guard = lock()?;
     let names_port = local.port() != 0;
     let local = if names_port { local } else { SocketAddr::new(local.ip(), free_port(&guard)) };
@@ -171,7 +172,7 @@ pub(super) fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: 
     (socket.is_dual, socket.options.has_bound, socket.options.names_port) = (is_dual, true, names_port);
     options::read_all(fd, &mut socket);
     if guard.sockets.iter().any(|other| excludes(other, &socket)) || is_held_by_kernel(fd, &socket) {
-        return Err(libc::EADDRINUSE);
+        return Err(Errno::ADDRINUSE);
     }
     if nature.is_stream {
         adopt(&mut guard, fd, socket, None)?;

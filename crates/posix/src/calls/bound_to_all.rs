@@ -1,4 +1,4 @@
-//! Streams that the kernel has bound to all addresses: they may yet become ours, and keep others from their ports.
+//! Streams that the kernel has bound to all addresses. They may become ours later, and they keep others from their ports.
 
 use libc::c_int;
 use std::collections::BTreeSet;

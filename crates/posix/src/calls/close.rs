@@ -2,7 +2,7 @@
 
 use super::give_int;
 use super::interfaces::netlink;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::socket::Kind;
 use crate::sys::descriptor::{self, Entry};
@@ -12,6 +12,7 @@ use crate::world::lock::lock;
 use crate::world::wait::block;
 use libc::{c_int, c_uint};
 use qanat::stack::tcp::State;
+use rustix::io::Errno;
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
 fn let_go(fd: c_int, entry: Entry) -> bool {
@@ -24,9 +25,9 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
         linger(number);
     }
     let Ok(mut guard) = lock() else {
-        if crate::sys::this_process::departure::is_away() {
+        if crate::sys::this_process::departure::is_detached() {
             // The world has fallen in this moment.
-            crate::lifecycle::away::line::close(fd);
+            crate::lifecycle::detached::channel::close(fd);
         }
         return false;
     };
@@ -38,12 +39,12 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
     match entry {
         Entry::Socket(number) => guard.release(number),
         Entry::Epoll(number) => guard.release_epoll(number),
-        Entry::Own | Entry::Kernel | Entry::Away => {}
+        Entry::Own | Entry::Kernel | Entry::Remote => {}
     }
-    !guard.sockets.to_ring.is_empty()
+    !guard.sockets.to_wake.is_empty()
 }
 
-/// Tells who waited for what is gone now.
+/// Tells the threads that waited for what is gone now.
 fn tell(somebody: bool) {
     if somebody && let Ok(mut guard) = lock() {
         guard.ring();
@@ -69,39 +70,39 @@ fn linger(number: u32) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
-        Entry::Kernel if is_said_by(fd) => return give_int(Err(libc::EBADF)),
+        Entry::Kernel if is_said_by(fd) => return give_int(Err(Errno::BADF)),
         Entry::Kernel => {
             crate::calls::waiting::epoll::closed(fd);
             super::bound_to_all::closed(fd);
             super::copies::closed(fd);
             netlink::closed(fd);
         }
-        Entry::Away => return crate::calls::remote::away::close(fd),
+        Entry::Remote => return crate::calls::remote::client::close(fd),
         // Programs that close what they don't know of don't mean these.
-        Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(libc::EBADF)),
+        Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(Errno::BADF)),
         Entry::Own => {
             descriptor::set(fd, Entry::Kernel);
         }
         entry => {
             let somebody = let_go(fd, entry);
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             let status = unsafe { libc_next::close(fd) };
             tell(somebody);
             return status;
         }
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::close(fd) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if crate::world::lock::shared().is_none() && !is_explaining() || flags != 0 {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { libc_next::close_range(first, last, flags) };
     }
     if first > last {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     // In runs between those of ours.
     let end = last.min(descriptor::DESCRIPTORS_MAX as c_uint - 1);
@@ -109,7 +110,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     for fd in first..=end {
         if descriptor::get(fd as c_int) != Entry::Kernel || is_said_by(fd as c_int) {
             if run < fd {
-                // SAFETY: takes no pointers.
+                // SAFETY: the call takes no pointers.
                 unsafe { libc_next::close_range(run, fd - 1, 0) };
             }
             close(fd as c_int);
@@ -117,7 +118,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         }
     }
     if run <= last {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { libc_next::close_range(run, last, 0) };
     }
     0
@@ -130,28 +131,28 @@ extern "C" fn closefrom(first: c_int) {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    if descriptor::is_away(fd) {
-        return crate::calls::remote::away::shutdown(fd, how);
+    if descriptor::is_remote(fd) {
+        return crate::calls::remote::client::shutdown(fd, how);
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { libc_next::shutdown(fd, how) };
     };
     give_int(shut(fd, number, how))
 }
 
-fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
+fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, Errno> {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
     let (reads, writes) = (how != libc::SHUT_WR, how != libc::SHUT_RD);
     let mut guard = lock()?;
     let now = guard.clock_now();
     let world = &mut *guard;
-    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = world.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let is_dual = socket.is_dual;
     match &mut socket.kind {
-        Kind::Bound => return Err(libc::ENOTCONN),
+        Kind::Bound => return Err(Errno::NOTCONN),
         Kind::Listener(listener) => {
             if reads {
                 let ids = std::mem::take(&mut listener.listeners);
@@ -159,20 +160,20 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
                     world.sockets.disown_listener(id, number, &mut world.stack);
                 }
                 if is_dual {
-                    // SAFETY: takes no pointers.
+                    // SAFETY: the call takes no pointers.
                     unsafe { libc_next::shutdown(fd, how) };
                 }
             }
         }
         Kind::Stream(stream) => {
-            let connection = stream.connection.ok_or(libc::ENOTCONN)?;
+            let connection = stream.connection.ok_or(Errno::NOTCONN)?;
             let state = world.stack.connection_info(connection).map(|(_, _, info)| info.state);
             if stream.is_connecting && state.is_none_or(|state| state == State::SynSent) {
                 // As on Linux: the attempt is over. (When the peer's SYN has crossed ours it is not: a FIN follows.)
                 world.sockets.disown_connection(connection);
                 let _ = world.stack.abort(now, connection);
                 if let Some(socket) = world.sockets.get_mut(number) {
-                    (socket.kind, socket.error) = (Kind::Bound, libc::ECONNRESET);
+                    (socket.kind, socket.error) = (Kind::Bound, Some(Errno::CONNRESET));
                 }
                 guard.sockets.notify(number, Change::ANY);
                 guard.ring();
@@ -187,7 +188,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
         }
         Kind::Datagram(datagram) => {
             if socket.peer.is_none() {
-                return Err(libc::ENOTCONN);
+                return Err(Errno::NOTCONN);
             }
             datagram.read_shut |= reads;
             datagram.write_shut |= writes;
@@ -209,8 +210,8 @@ pub(super) fn copied(old: c_int, new: c_int) {
         super::copies::note(old, new);
         return;
     }
-    if entry == Entry::Away {
-        crate::lifecycle::away::line::duplicate(old, new);
+    if entry == Entry::Remote {
+        crate::lifecycle::detached::channel::duplicate(old, new);
         return;
     }
     let Ok(mut guard) = lock() else { return };
@@ -226,15 +227,15 @@ pub(super) fn copied(old: c_int, new: c_int) {
 
 #[unsafe(no_mangle)]
 extern "C" fn dup(fd: c_int) -> c_int {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::dup(fd) };
     copied(fd, new);
     new
 }
 
 /// Makes room for a copy at `onto`.
-fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
-    // SAFETY: takes no pointers.
+fn make_room(fd: c_int, onto: c_int) -> Result<(), Errno> {
+    // SAFETY: the call takes no pointers.
     let is_open = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
@@ -244,9 +245,9 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
             super::copies::closed(onto);
             Ok(())
         }
-        Entry::Own => Err(libc::EBUSY),
-        Entry::Away => {
-            crate::lifecycle::away::line::close(onto);
+        Entry::Own => Err(Errno::BUSY),
+        Entry::Remote => {
+            crate::lifecycle::detached::channel::close(onto);
             Ok(())
         }
         entry => {
@@ -261,7 +262,7 @@ extern "C" fn dup2(fd: c_int, onto: c_int) -> c_int {
     if let Err(error) = make_room(fd, onto) {
         return give_int(Err(error));
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::dup2(fd, onto) };
     if new != fd {
         copied(fd, new);
@@ -274,7 +275,7 @@ pub(super) extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
     if let Err(error) = make_room(fd, onto) {
         return give_int(Err(error));
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::dup3(fd, onto, flags) };
     copied(fd, new);
     new

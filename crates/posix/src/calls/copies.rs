@@ -11,7 +11,7 @@ static COPIES: Mutex<BTreeMap<c_int, u64>> = Mutex::new(BTreeMap::new());
 
 fn file_number(fd: c_int) -> Option<u64> {
     let mut status = MaybeUninit::<libc::stat64>::zeroed();
-    // SAFETY: room for what is written; zeroed at first.
+    // SAFETY: the structure has room for what is written, and it was zeroed at first.
     unsafe { (libc::fstat64(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init().st_ino) }
 }
 

@@ -1,6 +1,6 @@
-//! `syscall`: system calls that programs make by their number, as libuv does: it closes descriptors so. Those that
-//! take sockets of ours are ours; all others are the kernel's, with the registers and the stack as the C library's function leaves
-//! them (a `clone` returns twice from it).
+//! `syscall`: system calls that programs make by their number, as libuv does to close descriptors. Calls that take sockets of ours are
+//! ours. All others are the kernel's, with the registers and the stack as the C library's function leaves them (a `clone` returns twice
+//! from it).
 
 use super::close::close;
 use super::give_int;
@@ -8,12 +8,13 @@ use crate::calls::program::credentials::{NUMBERS, by_number};
 use crate::calls::transfer::receive::recvmmsg;
 use crate::calls::transfer::send::sendmmsg;
 use crate::sys::explain::explain;
+use rustix::io::Errno;
 use std::arch::naked_asm;
 
-/// Its operations would be the kernel's, whoever's the sockets are: who asks for it without need (libuv, for `epoll`) does without.
+/// The kernel would do its operations, also on our sockets. Programs that ask for it without need (libuv, for `epoll`) do without.
 extern "C" fn refuse_io_uring() -> i32 {
     explain(format_args!("io_uring_setup: refused (ENOSYS), as it would not know of our sockets"));
-    give_int(Err(libc::ENOSYS))
+    give_int(Err(Errno::NOSYS))
 }
 
 /// # Safety

@@ -3,11 +3,13 @@
 use crate::calls::fast_open_settings::request;
 use crate::calls::open::{adopt_to_connect, reached, start, wait_for_connection};
 use crate::calls::transfer::stream_send::{give_to, go_on};
-use crate::lifecycle::away::socket_of;
+use crate::calls::transfer::vectors::Source;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::address;
 use crate::world::lock::{Guard, lock};
-use libc::{c_int, iovec, sockaddr, socklen_t};
+use libc::{c_int, sockaddr, socklen_t};
+use rustix::io::Errno;
 use std::net::SocketAddr;
 
 /// Connects `number` to `peer` with the beginning of the data on the SYN, if that can be; and sends the rest as far as it is
@@ -15,52 +17,46 @@ use std::net::SocketAddr;
 ///
 /// # Errors
 /// As `connect` and `send`; `EINPROGRESS`: nothing of the data was taken, and the connection is under way.
-///
-/// # Safety
-/// The vectors are readable.
-pub(super) unsafe fn open_with(
+pub(super) fn open_with(
     mut guard: Guard,
     number: u32,
     peer: SocketAddr,
-    vectors: &[iovec],
+    source: Source<'_>,
     flags: c_int,
-) -> Result<isize, i32> {
+) -> Result<isize, Errno> {
     let request = request(&guard, number);
     let connection = start(&mut guard, number, peer, request)?;
     let room = guard.stack.syn_room(connection);
-    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-    // SAFETY: as the caller says.
-    let done = unsafe { give_to(&mut guard, number, connection, vectors, room.min(all)) };
+    let done = give_to(&mut guard, number, connection, source, room.min(source.length()));
     guard.drive_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let timeout = socket.send_timeout;
     drop(guard);
     if !waits {
-        return if done > 0 { Ok(done as isize) } else { Err(libc::EINPROGRESS) };
+        return if done > 0 { Ok(done as isize) } else { Err(Errno::INPROGRESS) };
     }
     match wait_for_connection(number, timeout) {
         Ok(_) => {}
-        Err(libc::EINPROGRESS) if done > 0 => return Ok(done as isize),
+        Err(Errno::INPROGRESS) if done > 0 => return Ok(done as isize),
         Err(error) => return Err(error),
     }
-    // SAFETY: as the caller says.
-    unsafe { go_on(lock()?, number, vectors, flags & !libc::MSG_FASTOPEN, done) }
+    go_on(lock()?, number, source, flags & !libc::MSG_FASTOPEN, done)
 }
 
 /// `sendto` with `MSG_FASTOPEN` on a stream. `None`: it is the kernel's, or no stream of ours.
 ///
 /// # Safety
-/// The vectors are readable; `to` as for `connect`.
+/// `to` is null or has `length` readable bytes.
 pub(super) unsafe fn send(
     fd: c_int,
-    vectors: &[iovec],
+    source: Source<'_>,
     flags: c_int,
     (to, length): (*const sockaddr, socklen_t),
-) -> Option<Result<isize, i32>> {
-    // SAFETY: as the caller says.
+) -> Option<Result<isize, Errno>> {
+    // SAFETY: `to` is null or has `length` readable bytes: this function's condition.
     let peer = unsafe { address::read(to, length) };
-    // SAFETY: long enough for a family.
+    // SAFETY: called only if `to` has the bytes of a family.
     let family = || c_int::from(unsafe { to.read_unaligned() }.sa_family);
     let is_nobody = !to.is_null() && length as usize >= size_of::<libc::sa_family_t>() && family() == libc::AF_UNSPEC;
     let is_off = is_nobody || !crate::world::sysctl::fast_open().client;
@@ -68,17 +64,16 @@ pub(super) unsafe fn send(
         if is_off {
             return None;
         }
-        // SAFETY: as the caller says.
+        // SAFETY: `to` has `length` readable bytes: this function's condition.
         let (peer, nature, note, port) = unsafe { reached(fd, to, length) }?;
         if !nature.is_stream {
             return None;
         }
-        let adopt = || -> Result<isize, i32> {
-            crate::calls::transfer::vectors::check(vectors)?;
+        let adopt = || -> Result<isize, Errno> {
+            source.check()?;
             let mut guard = lock()?;
             let number = adopt_to_connect(&mut guard, fd, peer, (&nature, note), port)?;
-            // SAFETY: as the caller says.
-            unsafe { open_with(guard, number, peer, vectors, flags) }
+            open_with(guard, number, peer, source, flags)
         };
         return Some(adopt());
     };
@@ -90,22 +85,20 @@ pub(super) unsafe fn send(
     let is_on_link = peer.is_some_and(|peer| crate::sys::wishes::is_on_link(peer.ip()));
     Some(match &mut socket.kind {
         Kind::Datagram(_) => return None,
-        _ if is_off => Err(libc::EOPNOTSUPP),
+        _ if is_off => Err(Errno::OPNOTSUPP),
         Kind::Bound if socket.deferred.is_some() || socket.has_failed => return None,
         Kind::Bound => match peer {
-            None => Err(libc::EINVAL),
-            Some(_) if !is_on_link => Err(libc::ENETUNREACH),
-            Some(peer) => crate::calls::transfer::vectors::check(vectors)
-                // SAFETY: as the caller says.
-                .and_then(|()| unsafe { open_with(guard, number, peer, vectors, flags) }),
+            None => Err(Errno::INVAL),
+            Some(_) if !is_on_link => Err(Errno::NETUNREACH),
+            Some(peer) => source.check().and_then(|()| open_with(guard, number, peer, source, flags)),
         },
-        Kind::Stream(stream) if stream.is_connecting && stream.connection.is_some() => Err(libc::EALREADY),
-        Kind::Stream(stream) if stream.connection.is_some() && stream.is_reported => Err(libc::EISCONN),
+        Kind::Stream(stream) if stream.is_connecting && stream.connection.is_some() => Err(Errno::ALREADY),
+        Kind::Stream(stream) if stream.connection.is_some() && stream.is_reported => Err(Errno::ISCONN),
         // As of `connect`, who did not wait is told once that it is there: what is sent goes.
         Kind::Stream(stream) => {
             stream.is_reported = true;
             return None;
         }
-        Kind::Listener(_) => Err(libc::EINVAL),
+        Kind::Listener(_) => Err(Errno::INVAL),
     })
 }

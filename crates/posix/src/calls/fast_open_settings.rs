@@ -20,7 +20,7 @@ pub(super) fn keys(fd: c_int) -> Option<CookieKeys> {
     }
     let mut first = [0; 16];
     let mut length = first.len() as socklen_t;
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe {
         libc_next::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY, first.as_mut_ptr().cast(), &raw mut length)
     };

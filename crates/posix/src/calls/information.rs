@@ -3,6 +3,7 @@
 use crate::sockets::socket::Kind;
 use crate::world::lock::lock;
 use qanat::stack::tcp::{ConnectionInfo, Phase, State};
+use rustix::io::Errno;
 
 /// Linux' numbers of states.
 const LISTEN: u8 = 10;
@@ -165,10 +166,10 @@ fn state_number(state: State) -> u8 {
 ///
 /// # Safety
 /// `target` has `room` writable bytes.
-pub(super) unsafe fn tell(number: u32, target: *mut u8, room: usize) -> Result<i32, i32> {
+pub(super) unsafe fn tell(number: u32, target: *mut u8, room: usize) -> Result<i32, Errno> {
     let guard = lock()?;
     let now = guard.clock_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let mut info = TcpInfo { state: CLOSED, ..TcpInfo::default() };
     match &socket.kind {
         Kind::Listener(listener) => {
@@ -184,7 +185,7 @@ pub(super) unsafe fn tell(number: u32, target: *mut u8, room: usize) -> Result<i
         Kind::Bound | Kind::Datagram(_) => {}
     }
     // What the kernel wrote beyond is of a socket that is not connected: zero.
-    // SAFETY: so many readable and writable bytes.
+    // SAFETY: the pointer is to as many readable and writable bytes as the length says.
     unsafe { std::ptr::copy_nonoverlapping((&raw const info).cast(), target, room.min(size_of::<TcpInfo>())) };
     Ok(0)
 }

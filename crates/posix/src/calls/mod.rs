@@ -1,5 +1,7 @@
 //! The functions that take the place of the C library's.
 
+use rustix::io::Errno;
+
 mod adopt;
 mod bind;
 mod bound_to_all;
@@ -24,7 +26,7 @@ mod transfer;
 mod waiting;
 
 /// A call's outcome as the C library gives it.
-pub(crate) fn give(outcome: Result<isize, i32>) -> isize {
+pub(crate) fn give(outcome: Result<isize, Errno>) -> isize {
     match outcome {
         Ok(value) => value,
         Err(errno) => {
@@ -35,6 +37,6 @@ pub(crate) fn give(outcome: Result<isize, i32>) -> isize {
 }
 
 /// The same, of one that gives an `int`.
-pub(crate) fn give_int(outcome: Result<i32, i32>) -> i32 {
+pub(crate) fn give_int(outcome: Result<i32, Errno>) -> i32 {
     give(outcome.map(|value| value as isize)) as i32
 }

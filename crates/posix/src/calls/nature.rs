@@ -1,4 +1,4 @@
-//! What a socket of the kernel's is, and whether it may become ours.
+//! What kind of socket the kernel has at a descriptor, and whether it may become ours.
 
 use crate::sys::kernel_socket::kernel_option;
 use libc::c_int;

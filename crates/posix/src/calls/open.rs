@@ -1,4 +1,4 @@
-//! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
+//! `listen`, `accept`, `connect`, and the names of sockets: decides whether a socket is ours or the kernel's.
 
 use super::give_int;
 use super::option_notes::{self, Note};
@@ -7,8 +7,8 @@ use crate::calls::bind::bind_ours;
 use crate::calls::nature::{Nature, nature};
 use crate::calls::ports::free_port;
 use crate::lifecycle::attach::{attach, attach_to_send, lacks_named_address};
-use crate::lifecycle::away::line::Operation;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::channel::Operation;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Listener, Socket, Stream, errno_of_command};
 use crate::sys::address;
 use crate::sys::descriptor::{self};
@@ -23,6 +23,7 @@ use crate::world::wait::block;
 use libc::{c_int, sockaddr, socklen_t};
 use qanat::stack::FastOpenRequest;
 use qanat::{ConnectOptions, ConnectionId, ListenOptions};
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
@@ -30,19 +31,19 @@ const BACKLOG_MAX: usize = 4_096;
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if descriptor::is_away(fd)
-        || crate::sys::this_process::departure::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
+    if descriptor::is_remote(fd)
+        || crate::sys::this_process::departure::is_detached() && nature(fd).is_some_and(|nature| nature.is_stream)
     {
-        return crate::calls::remote::away::listen(fd, backlog);
+        return crate::calls::remote::client::listen(fd, backlog);
     }
     give_int(listen_on(fd, backlog))
 }
 
-fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
+fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, Errno> {
     let backlog = (backlog.max(0) as usize).clamp(1, BACKLOG_MAX);
     if let Some(number) = socket_of(fd) {
         let mut guard = lock()?;
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
         return match &mut socket.kind {
             Kind::Bound => listen_ours(&mut guard, number, backlog).map(|()| 0),
             Kind::Listener(listener) if listener.listeners.is_empty() => {
@@ -55,7 +56,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
                     return Err(error);
                 }
                 if is_dual {
-                    // SAFETY: takes no pointers.
+                    // SAFETY: the call takes no pointers.
                     unsafe { libc_next::listen(fd, backlog as c_int) };
                 }
                 Ok(0)
@@ -66,11 +67,11 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
                 world.sockets.hold_if_full(number, &mut world.stack);
                 Ok(0)
             }
-            Kind::Stream(_) => Err(libc::EINVAL),
-            Kind::Datagram(_) => Err(libc::EOPNOTSUPP),
+            Kind::Stream(_) => Err(Errno::INVAL),
+            Kind::Datagram(_) => Err(Errno::OPNOTSUPP),
         };
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc_next::listen(fd, backlog as c_int) } != 0 {
         return Err(libc_next::errno());
     }
@@ -84,7 +85,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     };
     if !attach(None) {
         note(fd, Call::Listen, local, Why::NoCard);
-        return if lacks_named_address() { Err(libc::EADDRNOTAVAIL) } else { Ok(0) };
+        return if lacks_named_address() { Err(Errno::ADDRNOTAVAIL) } else { Ok(0) };
     }
     let mut guard = lock()?;
     let mut socket = Socket::new(nature.family, local, Kind::Bound);
@@ -100,13 +101,13 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         guard.forget(fd, number);
         drop(guard);
         set_nonblocking(fd, was_nonblocking);
-        note(fd, Call::Listen, local, if error == libc::EADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
+        note(fd, Call::Listen, local, if error == Errno::ADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
     }
     Ok(0)
 }
 
-fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32> {
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), Errno> {
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (local, v6_only, is_dual) = (socket.local, socket.options.v6_only, socket.is_dual);
     // `[::]` is both families', which the stack knows too; IPv6 alone is every own address of that family.
     let mut locals = vec![local];
@@ -139,7 +140,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
         }
     }
     if listeners.is_empty() {
-        return Err(libc::EADDRNOTAVAIL);
+        return Err(Errno::ADDRNOTAVAIL);
     }
     let world = &mut **guard;
     for id in &listeners {
@@ -158,7 +159,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
 /// As `accept`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept(2).
     unsafe { accept4(fd, address, length, 0) }
 }
 
@@ -166,19 +167,19 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut sock
 /// As `accept4`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
-    if descriptor::is_away(fd) {
-        // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::accept4(fd, address, length, flags) };
+    if descriptor::is_remote(fd) {
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
+        return unsafe { crate::calls::remote::client::accept4(fd, address, length, flags) };
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         return unsafe { libc_next::accept4(fd, address, length, flags) };
     };
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     give_int(accept_ours(fd, number, flags, |kernel| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         unsafe {
             match kernel {
                 None => {
@@ -199,22 +200,22 @@ fn accept_ours(
     fd: c_int,
     number: u32,
     flags: c_int,
-    mut tell: impl FnMut(Option<(SocketAddr, c_int)>) -> Result<c_int, i32>,
-) -> Result<c_int, i32> {
+    mut tell: impl FnMut(Option<(SocketAddr, c_int)>) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
     enum Accepted {
         Ours(u32, SocketAddr, c_int),
         Kernels(c_int),
     }
-    let mut attempt = |guard: &mut Guard| -> Option<Result<Accepted, i32>> {
-        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+    let mut attempt = |guard: &mut Guard| -> Option<Result<Accepted, Errno>> {
+        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
         let (family, is_dual) = (socket.family, socket.is_dual);
         let Kind::Listener(listener) = &mut socket.kind else {
             let is_datagram = matches!(socket.kind, Kind::Datagram(_));
-            return Some(Err(if is_datagram { libc::EOPNOTSUPP } else { libc::EINVAL }));
+            return Some(Err(if is_datagram { Errno::OPNOTSUPP } else { Errno::INVAL }));
         };
         if listener.listeners.is_empty() {
             // Shut down.
-            return Some(Err(libc::EINVAL));
+            return Some(Err(Errno::INVAL));
         }
         if let Some(child) = listener.pending.pop_front() {
             if listener.pending.len() == listener.backlog {
@@ -231,7 +232,7 @@ fn accept_ours(
         }
     };
     let mut guard = lock()?;
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (is_nonblocking, timeout, is_dual) = (socket.is_nonblocking, socket.receive_timeout, socket.is_dual);
     let first = attempt(&mut guard).or_else(|| {
         guard.drive_now();
@@ -240,7 +241,7 @@ fn accept_ours(
     drop(guard);
     let accepted = match first {
         Some(accepted) => accepted?,
-        None if is_nonblocking => return Err(libc::EAGAIN),
+        None if is_nonblocking => return Err(Errno::AGAIN),
         None => block(number, timeout, is_dual.then_some(fd), attempt)?,
     };
     let (child, peer, family) = match accepted {
@@ -270,21 +271,21 @@ fn accept_ours(
 ///
 /// # Errors
 /// `EAGAIN`: none waits; else as `accept`.
-pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), i32> {
+pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let family = socket.family;
-    let Kind::Listener(listener) = &mut socket.kind else { return Err(libc::EINVAL) };
+    let Kind::Listener(listener) = &mut socket.kind else { return Err(Errno::INVAL) };
     if listener.listeners.is_empty() {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
-    let child = listener.pending.pop_front().ok_or(libc::EAGAIN)?;
+    let child = listener.pending.pop_front().ok_or(Errno::AGAIN)?;
     if listener.pending.len() == listener.backlog {
         let world = &mut *guard;
         world.sockets.hold_if_full(number, &mut world.stack);
     }
-    let peer = guard.sockets.get(child).and_then(|socket| socket.peer).ok_or(libc::ECONNABORTED)?;
+    let peer = guard.sockets.get(child).and_then(|socket| socket.peer).ok_or(Errno::CONNABORTED)?;
     let new = super::stand_in::describe(&guard, child, true)?;
     if let Some(socket) = guard.sockets.get_mut(child) {
         socket.references = 1;
@@ -296,17 +297,17 @@ pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), 
 /// As `connect`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
     let peer = unsafe { address::read(address, length) };
     let real_connect = || {
         option_notes::forget(fd);
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
         unsafe { libc_next::connect(fd, address, length) }
     };
     if let Some(number) = socket_of(fd) {
         return give_int(connect_again(number, peer));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
     match unsafe { reached(fd, address, length) } {
         Some((peer, nature, note, port)) => give_int(connect_ours(fd, peer, (&nature, note), port)),
         None => real_connect(),
@@ -322,7 +323,7 @@ pub(super) unsafe fn reached(
     address: *const sockaddr,
     length: socklen_t,
 ) -> Option<(SocketAddr, Nature, Option<Note>, Option<u16>)> {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
     let peer = unsafe { address::read(address, length) }.filter(|peer| peer.port() != 0)?;
     if !is_on_link(peer.ip()) {
         note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
@@ -331,7 +332,7 @@ pub(super) unsafe fn reached(
     let known = option_notes::note(fd);
     let by_note = known.map(|known| Nature { family: known.family(), is_stream: true });
     let nature = by_note.or_else(|| nature(fd))?;
-    // SAFETY: it was long enough for an address.
+    // SAFETY: the length was found to be enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     if !nature.reaches(fd, peer, given_family) {
         return None;
@@ -358,7 +359,7 @@ fn connect_ours(
     peer: SocketAddr,
     (nature, note): (&Nature, Option<Note>),
     port: Option<u16>,
-) -> Result<i32, i32> {
+) -> Result<i32, Errno> {
     let unspecified = address::unspecified_like(peer);
     if !nature.is_stream {
         let mut guard = lock()?;
@@ -384,7 +385,7 @@ pub(super) fn adopt_to_connect(
     peer: SocketAddr,
     (nature, note): (&Nature, Option<Note>),
     port: Option<u16>,
-) -> Result<u32, i32> {
+) -> Result<u32, Errno> {
     let unspecified = address::unspecified_like(peer);
     let local = SocketAddr::new(unspecified, port.unwrap_or(0));
     let number = adopt(guard, fd, Socket::new(nature.family, local, Kind::Bound), note)?;
@@ -396,19 +397,19 @@ pub(super) fn adopt_to_connect(
 }
 
 /// Starts a connection of a socket that is ours, and waits for it if that is wanted.
-fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, i32> {
+fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, Errno> {
     if super::fast_open_settings::defers(&mut guard, number, peer) {
         return Ok(0);
     }
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let request = if socket.options.fast_open.connects { FastOpenRequest::WithCookie } else { FastOpenRequest::No };
     start(&mut guard, number, peer, request)?;
     guard.drive_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
     drop(guard);
     if is_nonblocking {
-        return Err(libc::EINPROGRESS);
+        return Err(Errno::INPROGRESS);
     }
     wait_for_connection(number, timeout)
 }
@@ -419,16 +420,16 @@ pub(super) fn start(
     number: u32,
     peer: SocketAddr,
     fast_open: FastOpenRequest,
-) -> Result<ConnectionId, i32> {
+) -> Result<ConnectionId, Errno> {
     let now = guard.clock_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (maximum_segment, receive_window) = (socket.options.maximum_segment, socket.options.receive_window());
     let has_name = socket.options.has_bound || socket.deferred.is_some();
     let local = Some(socket.local).filter(|local| local.port() != 0 && has_name);
     let options = ConnectOptions { local, maximum_segment, receive_window, fast_open };
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let (send_room, unsent_mark) = (socket.options.send_room, socket.options.unsent_mark);
     socket.kind = Kind::Stream(Stream { send_room, unsent_mark, ..Stream::new(connection, true) });
     (socket.peer, socket.has_failed, socket.deferred) = (Some(peer), false, None);
@@ -440,9 +441,9 @@ pub(super) fn start(
     Ok(connection)
 }
 
-pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, i32> {
+pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, Errno> {
     let outcome = block(number, timeout, None, |guard| {
-        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
         match &mut socket.kind {
             Kind::Stream(stream) if stream.is_connecting => None,
             Kind::Stream(stream) => {
@@ -453,23 +454,23 @@ pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Durati
         }
     });
     // A time-out leaves the attempt under way.
-    if outcome == Err(libc::EAGAIN) { Err(libc::EINPROGRESS) } else { outcome }
+    if outcome == Err(Errno::AGAIN) { Err(Errno::INPROGRESS) } else { outcome }
 }
 
 /// `connect` on what is ours already.
-fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
+fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, Errno> {
     let mut guard = lock()?;
     let now = guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     match &mut socket.kind {
         Kind::Datagram(_) => {
             // Nobody, or somebody else: `AF_UNSPEC` has no address.
             let is_lost = peer.is_some_and(|peer| !is_on_link(peer.ip()));
             if is_lost {
-                return Err(libc::ENETUNREACH);
+                return Err(Errno::NETUNREACH);
             }
             if peer.is_some_and(|peer| !socket.may_send_to(peer)) {
-                return Err(libc::EACCES);
+                return Err(Errno::ACCESS);
             }
             socket.peer = peer;
             if peer.is_none() && !socket.options.names_port && !socket.is_dual {
@@ -479,7 +480,7 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             }
             Ok(0)
         }
-        Kind::Listener(_) => Err(libc::EISCONN),
+        Kind::Listener(_) => Err(Errno::ISCONN),
         Kind::Bound => {
             if socket.has_failed {
                 return Err(socket.tell_failure());
@@ -491,17 +492,17 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
                 return Ok(0);
             };
             if deferred.is_some() {
-                return Err(libc::EISCONN);
+                return Err(Errno::ISCONN);
             }
             if !is_on_link(peer.ip()) {
-                return Err(libc::ENETUNREACH);
+                return Err(Errno::NETUNREACH);
             }
             begin(guard, number, peer)
         }
         // `AF_UNSPEC`: it is nobody's again.
         Kind::Stream(stream) if peer.is_none() => {
             let connection = stream.connection;
-            (socket.kind, socket.peer, socket.error) = (Kind::Bound, None, 0);
+            (socket.kind, socket.peer, socket.error) = (Kind::Bound, None, None);
             if let Some(connection) = connection {
                 guard.sockets.disown_connection(connection);
                 let _ = guard.stack.abort(now, connection);
@@ -510,19 +511,16 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             Ok(0)
         }
         Kind::Stream(stream) => match (stream.connection, stream.is_connecting) {
-            (Some(_), true) if socket.is_nonblocking => Err(libc::EALREADY),
+            (Some(_), true) if socket.is_nonblocking => Err(Errno::ALREADY),
             (Some(_), true) => {
                 let timeout = socket.send_timeout;
                 drop(guard);
                 let outcome = wait_for_connection(number, timeout);
-                if outcome == Err(libc::EINPROGRESS) { Err(libc::EALREADY) } else { outcome }
+                if outcome == Err(Errno::INPROGRESS) { Err(Errno::ALREADY) } else { outcome }
             }
             (Some(_), false) if !std::mem::replace(&mut stream.is_reported, true) => Ok(0),
-            (Some(_), false) => Err(libc::EISCONN),
-            (None, _) => match socket.take_error() {
-                0 => Err(libc::ECONNABORTED),
-                error => Err(error),
-            },
+            (Some(_), false) => Err(Errno::ISCONN),
+            (None, _) => Err(socket.take_error().unwrap_or(Errno::CONNABORTED)),
         },
     }
 }
@@ -531,17 +529,17 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
 /// As `getsockname`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    if descriptor::is_away(fd) {
-        // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::name(Operation::GetName, fd, address, length) };
+    if descriptor::is_remote(fd) {
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
+        return unsafe { crate::calls::remote::client::name(Operation::GetName, fd, address, length) };
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         return unsafe { libc_next::getsockname(fd, address, length) };
     };
-    let named = || -> Result<(SocketAddr, c_int), i32> {
+    let named = || -> Result<(SocketAddr, c_int), Errno> {
         let guard = lock()?;
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
         let mut local = socket.local;
         // A connected socket knows which of its addresses it speaks from.
         if let (true, Some(peer)) = (local.ip().is_unspecified(), socket.peer)
@@ -552,7 +550,7 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
         Ok((local, socket.family))
     };
     give_int(named().map(|(local, family)| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         unsafe { address::write(local, family, address, length) };
         0
     }))
@@ -562,26 +560,26 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
 /// As `getpeername`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    if descriptor::is_away(fd) {
-        // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::name(Operation::GetPeer, fd, address, length) };
+    if descriptor::is_remote(fd) {
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
+        return unsafe { crate::calls::remote::client::name(Operation::GetPeer, fd, address, length) };
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
         return unsafe { libc_next::getpeername(fd, address, length) };
     };
-    let named = || -> Result<(SocketAddr, c_int), i32> {
+    let named = || -> Result<(SocketAddr, c_int), Errno> {
         let guard = lock()?;
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
         let is_connected = match &socket.kind {
             Kind::Stream(stream) => stream.connection.is_some() && !stream.is_connecting,
             Kind::Datagram(_) => true,
             Kind::Bound | Kind::Listener(_) => false,
         };
-        Ok((socket.peer.filter(|_| is_connected).ok_or(libc::ENOTCONN)?, socket.family))
+        Ok((socket.peer.filter(|_| is_connected).ok_or(Errno::NOTCONN)?, socket.family))
     };
     give_int(named().map(|(peer, family)| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
         unsafe { address::write(peer, family, address, length) };
         0
     }))
@@ -604,7 +602,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
     if bound.port() == 0 {
         // Bound to nothing yet: the kernel finds a port for both.
         let (any, length) = address::encode(SocketAddr::new(bound.ip(), 0), nature.family);
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         if unsafe { libc_next::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
             return None;
         }

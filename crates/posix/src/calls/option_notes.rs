@@ -139,7 +139,7 @@ impl Note {
 
 #[unsafe(no_mangle)]
 extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { libc_next::socket(family, kind, protocol) };
     if fd >= 0 {
         made(fd, family, kind, protocol);

@@ -3,7 +3,7 @@
 
 use super::give_int;
 use super::option_notes::{self, Note};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::settings::keepalive;
 use crate::sockets::socket::{Kind, Options, Socket};
@@ -15,6 +15,7 @@ use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
 use qanat::Setting;
 use qanat_launch::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
+use rustix::io::Errno;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -41,14 +42,14 @@ pub(super) fn read_set(fd: c_int, socket: &mut Socket, note: Option<Note>) {
 fn of_new(family: c_int) -> Option<Options> {
     static OF_NEW: [OnceLock<Option<Options>>; 2] = [const { OnceLock::new() }; 2];
     let make = || {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         let new = unsafe { libc_next::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
         if new < 0 {
             return None;
         }
         let mut socket = Socket::new(family, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Kind::Bound);
         read_all(new, &mut socket);
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(new) };
         Some(socket.options)
     };
@@ -112,16 +113,16 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_IP, _) if socket.family == libc::AF_INET6 => return true,
         (libc::IPPROTO_IPV6, _) if socket.family == libc::AF_INET => return true,
         (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => {
-            options.beside.packet_info = flag();
+            options.control_messages.packet_info = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVTTL) | (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => {
-            options.beside.hop_limit = flag();
+            options.control_messages.hop_limit = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVTOS) | (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => {
-            options.beside.traffic_class = flag();
+            options.control_messages.traffic_class = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVORIGDSTADDR) => {
-            options.beside.destination = flag();
+            options.control_messages.destination = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
             options.receive_errors = flag();
@@ -135,8 +136,8 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
             options.dont_fragment =
                 is_refused || matches!(discovers, Some(libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE));
         }
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.beside.timestamp = flag(),
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.beside.timestamp_ns = flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.control_messages.timestamp = flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.control_messages.timestamp_ns = flag(),
         (libc::IPPROTO_UDP, UDP_SEGMENT) => options.segment = count().map(|length| length as usize).filter(|l| *l > 0),
         (libc::IPPROTO_UDP, UDP_CORK) => options.joins = flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = flag(),
@@ -177,7 +178,7 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
                 stream.unsent_mark = socket.options.unsent_mark;
             }
         }
-        (libc::IPPROTO_TCP, libc::TCP_INQ) => options.beside.in_queue = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_INQ) => options.control_messages.in_queue = flag(),
         _ => return false,
     }
     true
@@ -193,9 +194,9 @@ pub(super) unsafe extern "C" fn setsockopt(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    if descriptor::is_away(fd) {
-        // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::setsockopt(fd, level, name, value, length) };
+    if descriptor::is_remote(fd) {
+        // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
+        return unsafe { crate::calls::remote::client::setsockopt(fd, level, name, value, length) };
     }
     if level == libc::IPPROTO_TCP
         && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
@@ -203,10 +204,10 @@ pub(super) unsafe extern "C" fn setsockopt(
         && lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection))
     {
         // The kernel's socket does not know that it is too late.
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
         if let Some(status) = unsafe { set_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
         }
@@ -218,9 +219,9 @@ pub(super) unsafe extern "C" fn setsockopt(
     let is_ours = socket_of(fd).is_some();
     if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
         explain(format_args!("fd {fd}: {level} {option}: refused"));
-        return give_int(Err(*error));
+        return give_int(Err(libc_next::error_of((*error).into())));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
     let status = unsafe { libc_next::setsockopt(fd, level, name, value, length) };
     if status == 0 && is_ours {
         match row {
@@ -260,19 +261,19 @@ unsafe fn set_flag(
     option: (c_int, c_int),
     value: *const c_int,
     length: socklen_t,
-) -> Option<Result<i32, i32>> {
+) -> Option<Result<i32, Errno>> {
     flag(&mut Options::default(), option)?;
     if (length as usize) < size_of::<c_int>() || length > c_int::MAX as socklen_t {
-        return Some(Err(libc::EINVAL));
+        return Some(Err(Errno::INVAL));
     }
     if value.is_null() {
-        return Some(Err(libc::EFAULT));
+        return Some(Err(Errno::FAULT));
     }
-    // SAFETY: as the caller says, and long enough.
+    // SAFETY: `value` is null or has `length` readable bytes: this function's condition. The length has been checked above.
     let value = unsafe { value.read_unaligned() } != 0;
     let set = || {
         let mut guard = lock()?;
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
         if let Some(flag) = flag(&mut socket.options, option) {
             *flag = value;
         }
@@ -282,9 +283,9 @@ unsafe fn set_flag(
 }
 
 /// The kernel's socket has taken it.
-fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
+fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, Errno> {
     let mut guard = lock()?;
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     if !read(fd, socket, level, name) {
         return Ok(0);
     }
@@ -292,10 +293,10 @@ fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
 }
 
 /// Tells the stack of what has been set.
-fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<i32, i32> {
+fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<i32, Errno> {
     let now = guard.clock_now();
     let world = &mut **guard;
-    let socket = world.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = world.sockets.get(number).ok_or(Errno::BADF)?;
     let options = socket.options;
     if let (Kind::Listener(listener), (libc::IPPROTO_TCP, libc::TCP_MAXSEG)) = (&socket.kind, option) {
         for id in &listener.listeners {
@@ -353,18 +354,18 @@ pub(super) unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
-    if descriptor::is_away(fd) {
-        // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::getsockopt(fd, level, name, value, length) };
+    if descriptor::is_remote(fd) {
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
+        return unsafe { crate::calls::remote::client::getsockopt(fd, level, name, value, length) };
     }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
         && let Some(number) = socket_of(fd)
     {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         return give_int(unsafe { path_mtu(number, value.cast(), length) });
     }
     if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         if let Some(status) = unsafe { get_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
         }
@@ -372,7 +373,7 @@ pub(super) unsafe extern "C" fn getsockopt(
             return give_int(Err(error));
         }
     }
-    // SAFETY: as the caller says. It checks the pointers, too.
+    // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
     let status = unsafe { libc_next::getsockopt(fd, level, name, value, length) };
     let Some(number) = socket_of(fd).filter(|_| status == 0) else { return status };
     let answer = match (level, name) {
@@ -382,11 +383,11 @@ pub(super) unsafe extern "C" fn getsockopt(
             c_int::from(guard.sockets.get(number).is_some_and(listens))
         }),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-            // SAFETY: the kernel wrote so many bytes there.
+            // SAFETY: the kernel has written as many bytes there.
             return give_int(unsafe { super::information::tell(number, value.cast(), *length as usize) });
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
-            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
             let connection = if let Kind::Stream(stream) = &socket.kind { stream.connection } else { None };
             let info = connection.and_then(|connection| guard.stack.connection_info(connection));
             let unconnected = socket.options.maximum_segment.map_or(MSS_UNSET, c_int::from);
@@ -406,15 +407,15 @@ pub(super) unsafe extern "C" fn getsockopt(
 ///
 /// # Safety
 /// `value` and `length` are null, or `length` says how many writable bytes `value` has.
-unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Result<i32, i32> {
+unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Result<i32, Errno> {
     let guard = lock()?;
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     if socket.peer.is_none() {
-        return Err(libc::ENOTCONN);
+        return Err(Errno::NOTCONN);
     }
     let answer = c_int::from(guard.vnic.mtu());
     drop(guard);
-    // SAFETY: as the caller says.
+    // SAFETY: `value` and `length` are null, or `length` says how many writable bytes `value` has: this function's condition.
     unsafe { write_number(answer, value, length) }
 }
 
@@ -428,7 +429,7 @@ unsafe fn get_flag(
     option: (c_int, c_int),
     value: *mut u8,
     length: *mut socklen_t,
-) -> Option<Result<i32, i32>> {
+) -> Option<Result<i32, Errno>> {
     let is_error = option == (libc::SOL_SOCKET, libc::SO_ERROR);
     if !is_error {
         flag(&mut Options::default(), option)?;
@@ -438,10 +439,10 @@ unsafe fn get_flag(
             return take_error(number);
         }
         let mut guard = lock()?;
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
         Ok(c_int::from(flag(&mut socket.options, option).is_some_and(|flag| *flag)))
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `length` says how many writable bytes `value` has, or both are null: this function's condition.
     Some(look().and_then(|answer| unsafe { write_number(answer, value, length) }))
 }
 
@@ -449,15 +450,15 @@ unsafe fn get_flag(
 ///
 /// # Safety
 /// As of [`path_mtu`].
-unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) -> Result<i32, i32> {
+unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) -> Result<i32, Errno> {
     if value.is_null() || length.is_null() {
-        return Err(libc::EFAULT);
+        return Err(Errno::FAULT);
     }
     let bytes = answer.to_ne_bytes();
-    // SAFETY: as the caller says.
+    // SAFETY: `length` says how many writable bytes `value` has, or both are null: this function's condition.
     unsafe {
         if *length > c_int::MAX as socklen_t {
-            return Err(libc::EINVAL);
+            return Err(Errno::INVAL);
         }
         let count = (*length as usize).min(bytes.len());
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), value, count);
@@ -466,8 +467,9 @@ unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) ->
     Ok(0)
 }
 
-fn take_error(number: u32) -> Result<c_int, i32> {
+fn take_error(number: u32) -> Result<c_int, Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    Ok(guard.sockets.get_mut(number).ok_or(libc::EBADF)?.take_error())
+    let error = guard.sockets.get_mut(number).ok_or(Errno::BADF)?.take_error();
+    Ok(error.map_or(0, Errno::raw_os_error))
 }

@@ -1,8 +1,9 @@
-//! Ports of ours, and the stack's sockets for datagrams that have them.
+//! Ports of ours, and the stack's datagram sockets that use them.
 
 use crate::sockets::socket::{Datagram, Kind, Socket, errno_of_command};
 use crate::sys::address;
 use crate::world::lock::Guard;
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The stack's sockets for `local`: two where an unspecified IPv6 address stands for both families.
@@ -10,7 +11,7 @@ pub(super) fn open_datagrams(
     guard: &mut Guard,
     local: SocketAddr,
     socket: &Socket,
-) -> Result<Vec<qanat::UdpSocketId>, i32> {
+) -> Result<Vec<qanat::UdpSocketId>, Errno> {
     let v6_only = socket.options.v6_only;
     // Who may share shares the stack's socket.
     let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
@@ -44,13 +45,13 @@ pub(super) fn unbind(guard: &mut Guard, number: u32) {
 }
 
 /// A datagram socket that is bound to nothing gets a port.
-pub(super) fn rebind(guard: &mut Guard, number: u32) -> Result<(), i32> {
+pub(super) fn rebind(guard: &mut Guard, number: u32) -> Result<(), Errno> {
     let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get(number) else { return Ok(()) };
     if !datagram.sockets.is_empty() {
         return Ok(());
     }
     let port = free_port(guard);
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     socket.local.set_port(port);
     let (family, options) = (socket.family, socket.options);
     let mut like = Socket::new(family, socket.local, Kind::Datagram(Datagram::default()));

@@ -1,30 +1,31 @@
-//! What the kernel has at the number of an accepted connection until it is asked for more: one file stands in for all of
-//! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
+//! The stand-in: what the kernel has at the number of an accepted connection until the program asks it for more. One file stands in for all
+//! of them. A kernel socket for each would cost more than all the stack's work for a short connection.
 
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 use crate::sockets::socket::Socket;
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, socklen_t};
 use qanat_launch::support::TCP_NOTSENT_LOWAT;
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// This process's, and that of its children; never connected to anything.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
 /// The file, made when it is needed first. The lock is held, so nobody else makes it.
-fn file(_: &Guard) -> Result<c_int, i32> {
+fn file(_: &Guard) -> Result<c_int, Errno> {
     let file = FILE.load(Ordering::Relaxed);
     if file >= 0 {
         return Ok(file);
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let made = unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     // A deputy may make none: nobody asks the kernel anything of what stands in there.
-    let file = if made < 0 { crate::sys::bells::new_event()? } else { out_of_the_way(made) };
+    let file = if made < 0 { crate::sys::wakers::new_event()? } else { out_of_the_way(made) };
     descriptor::set(file, Entry::Own);
     FILE.store(file, Ordering::Relaxed);
     Ok(file)
@@ -34,17 +35,17 @@ fn file(_: &Guard) -> Result<c_int, i32> {
 ///
 /// # Errors
 /// Out of descriptors.
-pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, i32> {
+pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, Errno> {
     let command = if is_closed_by_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::fcntl64(file(guard)?, command, 0) };
     if new < 0 {
         return Err(libc_next::errno());
     }
     if !descriptor::set_stand_in(new, number) {
-        // SAFETY: just made.
+        // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(new) };
-        return Err(libc::EMFILE);
+        return Err(Errno::MFILE);
     }
     Ok(new)
 }
@@ -54,7 +55,7 @@ pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> R
 ///
 /// # Errors
 /// Out of descriptors.
-pub(super) fn replace(fd: c_int) -> Result<(), i32> {
+pub(super) fn replace(fd: c_int) -> Result<(), Errno> {
     if !descriptor::is_stand_in(fd) {
         return Ok(());
     }
@@ -62,13 +63,13 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
     let guard = lock()?;
     let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
     let Some(socket) = guard.sockets.get(number) else { return Ok(()) };
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let own = unsafe { libc_next::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if own < 0 {
         return Err(libc_next::errno());
     }
     copy_to_kernel(own, socket);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let status = unsafe {
         let is_closed_by_exec = libc_next::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
         let status = libc_next::dup3(own, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
@@ -86,7 +87,7 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
 fn copy_to_kernel(fd: c_int, socket: &Socket) {
     let set = |level: c_int, name: c_int, value: u32| {
         let bytes = value.to_ne_bytes();
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         unsafe { libc_next::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
     };
     let options = &socket.options;
@@ -120,14 +121,14 @@ fn copy_to_kernel(fd: c_int, socket: &Socket) {
     if let Some(time) = socket.linger {
         let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
         let length = size_of::<libc::linger>() as socklen_t;
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
     }
     for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
         if let Some(time) = time {
             let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
             let length = size_of::<libc::timeval>() as socklen_t;
-            // SAFETY: so many readable bytes.
+            // SAFETY: the pointer is to as many readable bytes as the length says.
             unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
         }
     }

@@ -1,23 +1,25 @@
-//! The first socket of ours: the VNIC is asked of the daemon, the stack is made, the keeper is started.
+//! The first socket of ours: the library asks the daemon for the card, makes the stack and starts the keeper.
 
 use crate::lifecycle::join::{self, Answer};
 use crate::lifecycle::keeper;
 use crate::lifecycle::keeper_image::Things;
 use crate::lifecycle::registry::register;
-use crate::lifecycle::summons::Summons;
-use crate::sys::bells::out_of_the_way;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::raised_limits::with_room;
+use crate::sys::wakers::out_of_the_way;
 use crate::sys::wishes::{Wishes, contains, is_everybody, wishes};
-use crate::world::assemble::{Ground, assemble};
+use crate::world::assemble::{AssembleError, Ground, assemble};
 use crate::world::lock::{install, lock, shared};
 use crate::world::membership::become_process;
+use crate::world::script::ScriptError;
 use crate::world::state::{Device, World, WorldClock};
 use qanat::control::client::Session;
 use qanat::nic::{MemoryPlan, MonotonicClock, place};
 use qanat::{AttachError, AttachOptions, Attachment, CardSource, DaemonCard, OwnCard, WantedCard};
 use qanat_launch::numbers::{FIRST_OWN, OWN_MAX};
+use rustix::io::Errno;
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +43,7 @@ pub(crate) fn attach(wanted: Option<IpAddr>) -> bool {
     attach_for(wanted, true)
 }
 
-/// As [`attach`], for one who will not be asked for, at whatever address.
+/// As [`attach`], for a program that only sends: nobody will ask for its address.
 pub(crate) fn attach_to_send() -> bool {
     attach_for(None, false)
 }
@@ -111,11 +113,11 @@ fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
     }
 }
 
-/// Takes the low numbers while `make` runs.
+/// Occupies the low numbers of descriptors while `make` runs.
 fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     let mut fillers = Vec::new();
     loop {
-        // SAFETY: takes no pointers but a constant.
+        // SAFETY: the only pointer is to a constant.
         let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if fd < 0 {
             break;
@@ -127,39 +129,40 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     }
     // The last is where the first own one belongs, or there are no more.
     if let Some(last) = fillers.pop() {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { crate::sys::libc_next::close(last) };
     }
     let made = make();
     for filler in fillers {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { crate::sys::libc_next::close(filler) };
     }
     made
 }
 
-/// Open descriptors among the numbers of own ones. Asked one by one: who has become another user may not look into `/proc`.
+/// Open descriptors among the numbers of own ones. They are asked one by one, because a process that has become another user may not
+/// look into `/proc`.
 fn open_descriptors() -> Vec<RawFd> {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let is_open = |fd: &RawFd| unsafe { crate::sys::libc_next::fcntl64(*fd, libc::F_GETFD, 0) } >= 0;
     (FIRST_OWN..FIRST_OWN + OWN_MAX).filter(is_open).collect()
 }
 
-/// Has a world: one's own, or that of another program at the address.
-fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), String> {
+/// Gets a world: a new one, or that of another program at the address.
+fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Lack> {
     if crate::sys::script_time::is_on() {
-        return crate::world::script::make(wishes);
+        return Ok(crate::world::script::make(wishes)?);
     }
     // Without room something would be made, and then not the rest.
     if let Some(shortage) = crate::sys::raised_limits::shortage() {
-        return Err(shortage);
+        return Err(Lack::Shortage(shortage));
     }
-    let first = wanted.unwrap_or(wishes.addresses.first().ok_or("no address")?.0);
+    let first = wanted.unwrap_or(wishes.addresses.first().ok_or(Lack::NoAddress)?.0);
     let is_fixed = wanted.is_some() || !wishes.any_address;
     let launchers = session();
     let mut taken = String::new();
     for address in others_too(first, wishes).take(if is_fixed { 1 } else { ADDRESSES_TRIED }) {
-        let _turn = Turn::take(address);
+        let _lock = AddressLock::take(address);
         // Whoever names the address means it; else only what one command has started stays together.
         let answer = join::ask(address, (!is_fixed).then_some(wishes.run.as_str()), &wishes.run);
         let reason = match answer {
@@ -183,16 +186,16 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
                     tell_address(address, &taken, serves);
                     return Ok(());
                 }
-                Err(Lack { is_taken: true, .. }) if !is_fixed => format!("{address} is taken"),
-                Err(lack) => return Err(lack.reason),
+                Err(lack) if lack.is_taken() && !is_fixed => format!("{address} is taken"),
+                Err(lack) => return Err(lack),
             },
         };
         taken = if taken.is_empty() { reason } else { taken };
     }
-    Err(format!("{taken}: give this one an address of its own, `qanat run --address ADDRESS/LENGTH`"))
+    Err(Lack::AllTaken(taken))
 }
 
-/// A server that is not where it was to be expected says where it is.
+/// Says where a server is that is not where it was to be expected.
 fn tell_address(address: IpAddr, taken: &str, serves: bool) {
     match (taken.is_empty(), serves) {
         (true, _) => {}
@@ -213,17 +216,17 @@ fn others_too(first: IpAddr, wishes: &Wishes) -> impl Iterator<Item = IpAddr> {
     std::iter::successors(Some(first), move |address| Some(next(*address)).filter(is_usable))
 }
 
-/// One at a time looks whether an address is there to be had or shared.
-struct Turn(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
+/// Held by the one process that may find out whether an address is free or can be shared.
+struct AddressLock(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
-impl Turn {
-    /// As soon as nobody else has it, or after a while without.
-    fn take(address: IpAddr) -> Turn {
+impl AddressLock {
+    /// Takes it as soon as nobody else has it. After a while the process goes on without it.
+    fn take(address: IpAddr) -> AddressLock {
         let start = Instant::now();
         loop {
-            let socket = crate::lifecycle::meeting::turn(address);
+            let socket = crate::lifecycle::rendezvous::lock_address(address);
             if socket.is_some() || start.elapsed() > SUCCESSION {
-                return Turn(socket);
+                return AddressLock(socket);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -231,21 +234,41 @@ impl Turn {
 }
 
 /// Why there is no card.
-struct Lack {
-    reason: String,
-    /// Somebody has the address: there may be another one.
-    is_taken: bool,
+#[derive(Debug, thiserror::Error)]
+enum Lack {
+    #[error("no address")]
+    NoAddress,
+    /// The program's limits leave no room.
+    #[error("{0}")]
+    Shortage(String),
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// There is a card, but not its queue.
+    #[error(transparent)]
+    Queue(AttachError),
+    #[error("memory: {0}")]
+    Memory(Errno),
+    #[error("descriptors: {0}")]
+    Descriptors(Errno),
+    #[error("the keeper: {0}")]
+    Keeper(Errno),
+    #[error("the lock")]
+    Lock,
+    #[error(transparent)]
+    System(Errno),
+    /// Others have the addresses that were tried; what is said of the first.
+    #[error("{0}: give this one an address of its own, `qanat run --address ADDRESS/LENGTH`")]
+    AllTaken(String),
 }
 
-impl From<String> for Lack {
-    fn from(reason: String) -> Lack {
-        Lack { reason, is_taken: false }
-    }
-}
-
-impl From<&str> for Lack {
-    fn from(reason: &str) -> Lack {
-        reason.to_owned().into()
+impl Lack {
+    /// Whether somebody has the address: another one may be free.
+    fn is_taken(&self) -> bool {
+        matches!(self, Lack::Attach(AttachError::Control(error)) if error.is_taken())
     }
 }
 
@@ -267,9 +290,8 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let before = open_descriptors();
     crate::sys::this_process::class::look_around();
     if crate::sys::arena::place().is_none() {
-        crate::sys::page::make().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
-        crate::sys::arena::reserve()
-            .map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+        crate::sys::page::make().map_err(Lack::Memory)?;
+        crate::sys::arena::reserve().map_err(Lack::Memory)?;
     }
     // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
     let (registry, successor) = with_high_descriptors(|| make_here(plot))?;
@@ -277,12 +299,12 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let of_memory = [crate::sys::arena::place().map_or(-1, |(file, _)| file), crate::sys::page::file()];
     let own = open_descriptors().into_iter().filter(|fd| !before.contains(fd) || of_memory.contains(fd));
     let own: Vec<RawFd> = own.inspect(|fd| _ = descriptor::set(*fd, Entry::Own)).collect();
-    let Ok(mut guard) = lock() else { return Err("the lock".into()) };
+    let Ok(mut guard) = lock() else { return Err(Lack::Lock) };
     let is_everybodys = |fd: &&RawFd| **fd != registry && **fd != successor;
     let of_world = own.iter().filter(is_everybodys).filter(|fd| **fd != crate::sys::page::file());
     guard.holdings.descriptors = of_world.copied().collect();
     guard.lets_in_run(&plot.wishes.run);
-    let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
+    let (waker, registry_of_processes) = (guard.keeper_waker, guard.processes.registry);
     let shared = std::ptr::from_ref(guard.shared()).addr();
     let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
     // Not in the arena: they are read when the lock is given back.
@@ -290,23 +312,21 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
     let text = addresses.join(", ");
     drop(guard);
-    let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
     crate::sys::this_process::departure::remember(shared, extents.into_iter().flatten().collect());
     crate::world::processes::note_registry(registry_of_processes);
-    let (is_ready, ready) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
+    let (is_ready, ready) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(Lack::System)?;
     let ready = out_of_the_way(ready.into_raw_fd());
-    let summons = Summons::for_this();
-    summons.all().into_iter().for_each(|fd| _ = descriptor::set(fd, Entry::Own));
-    let started = keeper::start(&Things { registry, bell, successor, ready, summons }, &is_ready, FIRST_OWN);
-    summons.drop_here();
-    started.map_err(say)?;
+    let signal_sockets = SignalSockets::for_this();
+    signal_sockets.all().into_iter().for_each(|fd| _ = descriptor::set(fd, Entry::Own));
+    let started = keeper::start(&Things { registry, waker, successor, ready, signal_sockets }, &is_ready, FIRST_OWN);
+    signal_sockets.drop_here();
+    started.map_err(Lack::Keeper)?;
     for keepers in [registry, successor] {
         descriptor::set(keepers, Entry::Kernel);
         // SAFETY: ours, and the keeper's, who has it too.
         unsafe { crate::sys::libc_next::close(keepers) };
     }
-    let line = register(registry_of_processes, 0).map_err(say)?;
+    let line = register(registry_of_processes, 0).map_err(Lack::Keeper)?;
     let line = out_of_the_way(line.into_raw_fd());
     descriptor::set(line, Entry::Own);
     if let Ok(guard) = lock()
@@ -342,12 +362,9 @@ fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, L
             outcome => outcome.is_err() && matches!(options.source, CardSource::Interface(_)),
         };
         if !may_pass || start.elapsed() > patience {
-            return outcome.map_err(|error| Lack {
-                is_taken: matches!(&error, AttachError::Control(error) if error.is_taken()),
-                reason: error.to_string(),
-            });
+            return Ok(outcome?);
         }
-        if crate::lifecycle::meeting::succeed(options.address.0, SUCCESSION) {
+        if crate::lifecycle::rendezvous::ask_to_give_up(options.address.0, SUCCESSION) {
             (patience, pause) = (SUCCESSION, ASKED_AGAIN[0]);
         }
         std::thread::sleep(pause);
@@ -383,7 +400,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
             slot.0 = wanted;
         }
     }
-    let (first, rest) = addresses.split_first().ok_or("no address")?;
+    let (first, rest) = addresses.split_first().ok_or(Lack::NoAddress)?;
     let mut options = AttachOptions::new(first.0, first.1);
     options.more_addresses = rest.to_vec();
     options.gateway = wishes.gateway;
@@ -397,7 +414,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
         // Until the stack is made, too, which has memory of its own for datagrams that come in fragments.
         let noted = Noted;
         let plan = MemoryPlan { frame_size: MemoryPlan::frame_size_for(attachment.mtu()), ..MemoryPlan::default() };
-        let vnic = attachment.open_shared_queue(0, plan).map_err(|error| error.to_string())?;
+        let vnic = attachment.open_shared_queue(0, plan).map_err(Lack::Queue)?;
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;
@@ -410,11 +427,10 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
         }
         config.udp_sockets_max = 1_024;
         config.udp_errors = true;
-        let say = |error| format!("descriptors: {error}");
         let flags = rustix::net::SocketFlags::CLOEXEC;
         let pair =
             rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET, flags, None);
-        let (here, there) = pair.map_err(say)?;
+        let (here, there) = pair.map_err(Lack::Descriptors)?;
         reader = here.into_raw_fd();
         let (device, clock) = (
             Device::Card(qanat::nic::breakdown::metered(vnic), attachment),
@@ -427,7 +443,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
         Ok(world)
     })?;
     // Without a place nobody else finds this program, and the daemon alone decides.
-    let successor = crate::lifecycle::meeting::bind(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
+    let successor = crate::lifecycle::rendezvous::bind(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
     Ok((reader, successor))
 }
 

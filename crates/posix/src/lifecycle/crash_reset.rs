@@ -1,9 +1,9 @@
-//! The end of a world that somebody was killed in the middle of: nobody can go on with its stack. The keeper tells the peers, wakes who
-//! waits, so that he learns of it, and gives the card up for everybody, so that its address is free.
+//! The end of a world in which a process was killed in the middle of the stack's work, so that nobody can go on with the stack. The keeper
+//! resets the peers, wakes all threads that wait, so that they learn of it, and gives up the card, so that its address is free.
 //!
-//! A peer is told by what TCP has for it, RFC 9293 section 3.5.1 (half-open connections): a new stack, which knows of no connection,
-//! sends a SYN from the old one's ports; the peer answers with an acknowledgement that can't be (a challenge ACK, RFC 5961 section 4),
-//! and the reset that draws has exactly the number the peer expects. Nothing need be known but the addresses and ports.
+//! A peer is told by TCP's own means, RFC 9293 section 3.5.1 (half-open connections). A new stack, which knows of no connection, sends a
+//! SYN from the old one's ports. The peer answers with an acknowledgement of something that was never sent (a challenge ACK, RFC 5961
+//! section 4). The reset that this draws has exactly the number the peer expects. So only the addresses and ports need be known.
 
 use crate::sys::sleep::{readable, sleep};
 use crate::world::lock;
@@ -26,10 +26,10 @@ const PAUSE_LAST: Duration = Duration::from_millis(300);
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ends the world that is broken. `successor`: where somebody knocks who wants the address, and need not wait.
+/// Ends the world that is broken. `successor`: the listening socket, at which another program may ask for the address.
 pub(crate) fn publish(successor: RawFd) {
     let Some(world) = lock::remains() else { return };
-    world.bells.ring_all();
+    world.wakers.wake_all();
     let Device::Card(card, attachment) = &world.vnic else { return };
     if let Ok(card) = card.device().take_over()
         && let Ok(entropy) = qanat::entropy()

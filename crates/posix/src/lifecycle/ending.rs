@@ -1,13 +1,14 @@
-//! The end of programs whose card is gone for good. All their sockets fail from then on, and many a program goes on with that for ever:
-//! it serves nobody, and no manager starts it anew, as it has not ended. So whoever saw to the end of the world ([`crash_reset`](crate::lifecycle::crash_reset)) sees to theirs:
+//! The end of programs whose card is gone for good. All their sockets fail from then on, and many programs go on with that for ever: they
+//! serve nobody, and no service manager restarts them, because they have not ended. So the process that ended the world
+//! ([`crash_reset`](crate::lifecycle::crash_reset)) ends them as well:
 //!
 //! ```text
 //!  calls fail (ENETDOWN) ── HEED ──▶ a line on standard error, if no process has said it; SIGTERM ── PATIENCE ──▶ SIGKILL
 //! ```
-//! Only processes that have the card are signalled. In a world that has fallen the keeper may do no such thing by itself: there the
-//! first process is, by the right that it [has given](crate::lifecycle::summons), and its children are its own affair.
+//! Only processes that have the card are signalled. In a world that has fallen, the keeper may not do so by itself. There it signals the
+//! first process, by the capability that this process [has given](crate::lifecycle::signal_sockets), and not its children.
 
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::{explain, watchdog};
@@ -18,29 +19,29 @@ use std::time::{Duration, Instant};
 
 type Members = Vec<(usize, OwnedFd)>;
 
-/// Ends those who had the card. Nothing of the world that others could want is held meanwhile.
-pub(crate) fn end_all(summons: Summons) {
+/// Ends the processes that had the card. Meanwhile this process holds nothing of the world that others could want.
+pub(crate) fn end_all(signal_sockets: SignalSockets) {
     let Some(shared) = lock::shared() else { return };
     watchdog::disarm();
     crate::sys::this_process::departure::let_go_of_device();
-    let mut keep = summons.all();
+    let mut keep = signal_sockets.all();
     keep.sort_unstable();
     close_all_but(keep);
     // The first process may be one that this one can't see.
     let is_there = |members: &Members| members.iter().any(|(place, _)| *place == 0);
-    let members = shared.roll.members();
+    let members = shared.pids.members();
     let sees_first = is_there(&members);
     wait(&members, !sees_first, HEED);
-    let members = shared.roll.members();
+    let members = shared.pids.members();
     members.iter().for_each(|(_, process)| tell(process));
     if !sees_first {
-        summons.end();
+        signal_sockets.terminate();
     }
     signal(&members, libc::SIGTERM);
     wait(&members, !sees_first, PATIENCE);
-    let members = shared.roll.members();
+    let members = shared.pids.members();
     if !sees_first {
-        summons.kill();
+        signal_sockets.kill();
     }
     signal(&members, libc::SIGKILL);
 }
@@ -88,12 +89,12 @@ fn signal(members: &Members, signal: libc::c_int) {
 fn tell(process: &OwnedFd) {
     let Some(shared) = lock::shared() else { return };
     let arguments = [process.as_raw_fd() as usize, 2, 0, 0, 0];
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { raw::call(&Call::new(libc::SYS_pidfd_getfd, arguments)) };
     if fd < 0 {
         return;
     }
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     let its = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     if explain::is_for_words(its.as_raw_fd()) && shared.told.is_first_on(its.as_raw_fd()) {
         explain::say_on(its.as_raw_fd(), format_args!("{}", words(shared.end())));

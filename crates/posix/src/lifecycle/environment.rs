@@ -1,4 +1,4 @@
-//! What the environment says of this library, which is kept, since programs make new environments for what they execute.
+//! The environment variables of this library. It keeps them, since programs make new environments for what they execute.
 
 use libc::c_char;
 use std::ffi::{CStr, CString};
@@ -9,8 +9,8 @@ const PRELOAD: &[u8] = b"LD_PRELOAD";
 const OURS: &[u8] = b"QANAT_";
 /// What a program begins with that is to [join](crate::lifecycle::join): the line's descriptor and the library it is for.
 pub(crate) const JOINS: &str = "QANAT_JOINS";
-/// What a program begins with that was executed by one that has [left](crate::lifecycle::away) its world.
-pub(crate) const AWAY: &str = "QANAT_AWAY";
+/// What a program begins with that was executed by one that has [left](crate::lifecycle::detached) its world.
+pub(crate) const DETACHED: &str = "QANAT_AWAY";
 
 /// What the launcher has put into the environment, names and values.
 static KEPT: OnceLock<Vec<(Vec<u8>, Vec<u8>)>> = OnceLock::new();
@@ -30,7 +30,7 @@ pub(crate) fn kept() -> &'static [(Vec<u8>, Vec<u8>)] {
 
 /// Whether a variable is for one program alone.
 fn is_for_one(name: &[u8]) -> bool {
-    name == JOINS.as_bytes() || name == AWAY.as_bytes()
+    name == JOINS.as_bytes() || name == DETACHED.as_bytes()
 }
 
 /// An environment for a program that is to be executed.
@@ -40,7 +40,7 @@ pub(crate) struct Environment {
     own: Vec<CString>,
 }
 
-/// `given`, with what brings this library along, and the variable the program joins by, or is away by.
+/// `given`, with what brings this library along, and the variable by which the program joins, or begins detached.
 ///
 /// # Safety
 /// `given` is an environment, or null.
@@ -51,12 +51,12 @@ pub(crate) unsafe fn environment(given: *const *const c_char, variables: &[(&str
     let kept = KEPT.get().map(Vec::as_slice).unwrap_or_default();
     let mut missing: Vec<&(Vec<u8>, Vec<u8>)> = kept.iter().collect();
     for at in 0.. {
-        // SAFETY: as the caller says: up to a null pointer.
+        // SAFETY: `given` is null or an environment, which a null pointer ends: this function's condition.
         let entry = unsafe { if given.is_null() { break } else { *given.add(at) } };
         if entry.is_null() {
             break;
         }
-        // SAFETY: a string.
+        // SAFETY: the pointer is to a C string.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         let (name, value) = text
             .iter()

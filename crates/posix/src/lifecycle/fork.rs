@@ -1,18 +1,19 @@
-//! `fork`: a child has what its parent has, and the keeper learns of its end.
+//! `fork`: a child has what its parent has, and the keeper learns of the child's end.
 
 use crate::lifecycle::registry::{hand_line, register};
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes::{be, registry, set_first};
+use rustix::io::Errno;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
 /// A record for a child of this process's, of whose end the keeper learns by `pipe`.
 ///
 /// # Errors
 /// There is no keeper.
-pub(crate) fn record_for_child(pipe: &OwnedFd) -> Result<u32, i32> {
+pub(crate) fn record_for_child(pipe: &OwnedFd) -> Result<u32, Errno> {
     let number = lock()?.clone_process();
     hand_line(registry(), number, pipe).map(|()| number)
 }
@@ -28,7 +29,7 @@ impl Child {
     ///
     /// # Errors
     /// There is no world, or this process is out of it.
-    pub(crate) fn new() -> Result<Child, i32> {
+    pub(crate) fn new() -> Result<Child, Errno> {
         let mut guard = lock()?;
         let number = guard.clone_process();
         let registry = guard.processes.registry;
@@ -50,13 +51,13 @@ impl Child {
         }
         descriptor::set(lifeline, Entry::Own);
         descriptor::set(parents, Entry::Kernel);
-        // SAFETY: a copy of the parent's, of no use here.
+        // SAFETY: the descriptor is a copy of the parent's, and nothing here uses it.
         unsafe { crate::sys::libc_next::close(parents) };
     }
 
     /// Called in the parent. By closing the last one the keeper learns that there is no child, if there is none.
     pub(crate) fn leave(self) {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { crate::sys::libc_next::close(self.lifeline) };
     }
 }
@@ -66,7 +67,7 @@ impl Child {
 /// # Safety
 /// As `fork`.
 pub(crate) unsafe fn fork() -> libc::pid_t {
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
     unsafe { fork_by(|| crate::sys::libc_next::fork()) }
 }
 
@@ -76,7 +77,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
 /// # Safety
 /// As `vfork`.
 pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by vfork(2).
     unsafe {
         fork_by(|| {
             let Some(fork) = crate::sys::libc_next::quiet_fork() else { return crate::sys::libc_next::fork() };
@@ -93,9 +94,9 @@ pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
 /// As `fork`.
 unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     let Ok(child) = Child::new() else {
-        // SAFETY: as the caller says.
+        // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
         return unsafe {
-            if crate::sys::this_process::departure::is_away() { crate::lifecycle::away::fork() } else { fork() }
+            if crate::sys::this_process::departure::is_detached() { crate::lifecycle::detached::fork() } else { fork() }
         };
     };
     let process = fork();

@@ -1,5 +1,5 @@
-//! How a program that a process of ours executes comes to have its sockets: it joins. The world is in memory files; with those at
-//! the same addresses, and the same descriptors under the same numbers, the new program's library goes on where the old one's was.
+//! How a program that a process of ours executes comes to have its sockets: it joins. The world is in memory files. With those at the same
+//! addresses, and the same descriptors under the same numbers, the new program's library goes on where the old one's was.
 //!
 //! ```text
 //!  exec ── a record with what is inherited, and one end of a line ──▶ keeper
@@ -7,24 +7,26 @@
 //!    ▼
 //!  new program, before its first function: "join" ──line──▶ keeper ──▶ the arena, its addresses, all descriptors
 //! ```
-//! Another program joins by the keeper's door ([`ask`]), with no sockets yet: one that wants the same address, or was started by the
-//! same `qanat run`. The line is the new process's [lifeline](crate::lifecycle::fork) from then on. A program without the library keeps it open too, and with
-//! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
-//! each program: no trait objects, no tables or strings that are constants.
+//! Another program joins at the keeper's listening socket ([`ask`]), with no sockets yet: one that wants the same address, or that the same
+//! `qanat run` has started. From then on the line is the new process's [lifeline](crate::lifecycle::fork). A program without the library
+//! keeps it open too, and with it the sockets, as on Linux. Nothing in the world may point to code or constants of the library, which are
+//! at other addresses in each program: no trait objects, no tables or strings that are constants.
 
+use crate::lifecycle::join_error::JoinError;
 use crate::lifecycle::registry::hand_line;
 use crate::sys::arena;
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry, encode};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
 use crate::sys::raised_limits::{copy_above, shortage, with_room};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::this_process::identity::identity;
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes;
 use qanat_launch::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -36,19 +38,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What is said on the line, followed by the library's identity, and by who comes in by the door the name of its `qanat run`, and one of
-/// the two words.
+/// How a request to join begins. The library's identity follows. A newcomer adds the name of its `qanat run` and one of the two words.
 const JOIN: &str = "join";
-/// Only who is of that `qanat run` is let in, or whoever names the address.
+/// On what ground the newcomer asks: it belongs to that `qanat run`, or it names the address.
 const OF_RUN: &str = "run";
 const BY_ADDRESS: &str = "address";
-/// What the keeper answers whom it does not let in, followed by its program's name.
+/// How the keeper's refusal begins. Its program's name follows.
 const REFUSAL: &[u8] = b"no ";
 /// What `qanat status` says.
 const STATUS: &str = "status";
-/// Who is at the door may look, and no more.
+/// Instead of a process's number: a connection that may only ask for the status.
 pub(crate) const OBSERVER: u32 = u32::MAX - 1;
-/// Who is at the door is no process yet.
+/// Instead of a process's number: a newcomer that has not been admitted yet.
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// Descriptors in one message; Linux takes 253.
 const AT_ONCE: usize = 128;
@@ -74,8 +75,8 @@ impl Offer {
     /// For the environment, of this process itself, which has the descriptors already.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let in_case =
-            crate::lifecycle::away::text_in_case(self.number, self.line, &self.own).filter(|_| self.page >= 0);
-        let in_case = in_case.map(|text| (crate::lifecycle::environment::AWAY, text));
+            crate::lifecycle::detached::text_in_case(self.number, self.line, &self.own).filter(|_| self.page >= 0);
+        let in_case = in_case.map(|text| (crate::lifecycle::environment::DETACHED, text));
         [(crate::lifecycle::environment::JOINS, self.value(true))].into_iter().chain(in_case).collect()
     }
 
@@ -83,7 +84,7 @@ impl Offer {
     pub(crate) fn hand_on(&self, hands_on: bool) {
         let flag = if hands_on { 0 } else { libc::FD_CLOEXEC };
         for fd in &self.own {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
         }
     }
@@ -96,21 +97,21 @@ impl Offer {
     /// There is no such program.
     pub(crate) fn withdraw(self) {
         // By this the keeper learns of it.
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { libc_next::close(self.line) };
         if self.page >= 0 {
-            // SAFETY: ours.
+            // SAFETY: the descriptor is the library's own, and nothing else uses it.
             unsafe { libc_next::close(self.page) };
         }
     }
 }
 
-/// Whom a program that joins believes what it is told of the page.
+/// On what ground a program that joins believes what it is told of the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trust {
-    /// Who executed it, and has given it this descriptor, by which it can be known.
+    /// The program that executed it has given it this descriptor, by which the page can be known.
     Page(RawFd),
-    /// The world is of its class for good, as who executed it says.
+    /// The world is of its class for good, as the program that executed it says.
     Settled,
     /// The keeper, as long as that is as free as this process.
     Keeper,
@@ -140,7 +141,7 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
         return None;
     }
     let line = out_of_the_way(theirs.into_raw_fd());
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::fcntl64(line, libc::F_SETFD, 0) };
     let page = if crate::sys::page::file() < 0 { -1 } else { readable_page()? };
     let own = own.into_iter().filter(|fd| *fd >= 0).collect();
@@ -150,10 +151,10 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
 /// The page's descriptor for another program, by which it can't be written: it may come into wrong hands.
 fn readable_page() -> Option<RawFd> {
     let path = std::ffi::CString::new(format!("/proc/self/fd/{}", crate::sys::page::file())).ok()?;
-    // SAFETY: a string.
+    // SAFETY: the pointer is to a C string.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY) };
     let high = copy_above(fd, OUT_OF_THE_WAY, libc::F_DUPFD);
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     unsafe { libc_next::close(fd) };
     (high >= 0).then_some(high)
 }
@@ -171,16 +172,17 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
                 crate::lifecycle::report::report(line);
                 return true;
             }
-            let run = if *number == NOBODY { let_in(&said) } else { None };
-            let is_let_in = match *number {
+            let run = if *number == NOBODY { admitted_run(&said) } else { None };
+            let is_admitted = match *number {
                 NOBODY => run.is_some(),
                 OBSERVER => false,
                 _ => true,
             };
-            let kept_out = if *number == NOBODY && is_let_in { crate::lifecycle::door::keeps_out(own) } else { None };
-            if !is_let_in || kept_out.is_some() {
+            let refusal =
+                if *number == NOBODY && is_admitted { crate::lifecycle::admission::refusal(own) } else { None };
+            if !is_admitted || refusal.is_some() {
                 let name = [REFUSAL, crate::sys::this_process::program::program().as_bytes()].concat();
-                let reason = kept_out.map_or_else(String::new, |reason| format!("\n{reason}"));
+                let reason = refusal.map_or_else(String::new, |reason| format!("\n{reason}"));
                 let name = [name.as_slice(), reason.as_bytes()].concat();
                 // If it doesn't hear it, it sees that the line is closed.
                 let _ = rustix::net::send(line, &name, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -198,8 +200,8 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
     }
 }
 
-/// Of which `qanat run` who says this at the door is; `None`: it may not join.
-fn let_in(said: &str) -> Option<&str> {
+/// The `qanat run` of a newcomer that says this. `None`: it may not join.
+fn admitted_run(said: &str) -> Option<&str> {
     let mut words = said.split(' ');
     let is_well = words.next() == Some(JOIN) && words.next() == Some(identity()) && !identity().is_empty();
     let (run, how) = (words.next()?, words.next()?);
@@ -241,26 +243,26 @@ fn give(line: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> Option<()>
     // SAFETY: the library's own, open as long as the keeper lives.
     let descriptors: Vec<_> = descriptors.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(line, &[IoSlice::new(bytes)], &mut beside, flags).ok().map(|_| ())
+    sendmsg(line, &[IoSlice::new(bytes)], &mut ancillary, flags).ok().map(|_| ())
 }
 
-fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), String> {
+fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), JoinError> {
     let waited = sleep(&mut [readable(line.as_raw_fd())], Some(PATIENCE), std::ptr::null());
     if waited != Ok(1) {
-        return Err("the keeper does not answer".to_owned());
+        return Err(JoinError::NoAnswer);
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = match recvmsg(line, &mut [IoSliceMut::new(bytes)], &mut beside, flags) {
+    let received = match recvmsg(line, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
         // It has ended, and has not heard what was said.
         Err(rustix::io::Errno::CONNRESET) => return Ok((0, Vec::new())),
-        received => received.map_err(|error| error.to_string())?,
+        received => received?,
     };
-    let rights = beside.drain().filter_map(|message| match message {
+    let rights = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
@@ -279,18 +281,18 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
         return;
     }
     processes::set_first(words.next() == Some("1"));
-    let inherited = in_case.map(crate::lifecycle::away::descriptors_in).unwrap_or_default();
+    let inherited = in_case.map(crate::lifecycle::detached::descriptors_in).unwrap_or_default();
     let to_look = copy_above(page, OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
     let trust = if page < 0 { Trust::Settled } else { Trust::Page(page) };
     let joined = with_room(|| join(line, JOIN, trust, &inherited));
     let fallen_to = crate::sys::page::class_in(to_look);
-    // SAFETY: ours, or none.
+    // SAFETY: the descriptor is the library's own, or none.
     unsafe { libc_next::close(to_look) };
     match joined {
         Ok(_) => explain(format_args!("has the sockets of who executed it")),
         Err(_)
             if fallen_to.is_some()
-                && in_case.is_some_and(|text| crate::lifecycle::away::begin(text, fallen_to).is_some()) =>
+                && in_case.is_some_and(|text| crate::lifecycle::detached::begin(text, fallen_to).is_some()) =>
         {
             explain(format_args!(
                 "has the sockets of who executed it, by messages: the world has fallen to another class"
@@ -319,28 +321,27 @@ pub(crate) enum Answer {
 ///
 /// # Errors
 /// It let this one in, but that can't have what it needs.
-pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, String> {
-    let Some(line) = crate::lifecycle::meeting::line_to(address)? else { return Ok(Answer::Nobody) };
+pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, JoinError> {
+    let Some(line) = crate::lifecycle::rendezvous::connect_to_keeper(address)? else { return Ok(Answer::Nobody) };
     // No own descriptor of another program has so high a number.
     let line = copy_above(line.as_raw_fd(), BEYOND_OWN, libc::F_DUPFD_CLOEXEC);
     if line < 0 {
-        return Err(shortage().unwrap_or_else(|| "no descriptor is left beside the program's own".to_owned()));
+        return Err(shortage().map_or(JoinError::NoDescriptorLeft, JoinError::Shortage));
     }
     let how = if run.is_some() { OF_RUN } else { BY_ADDRESS };
     let said = format!("{JOIN} {} {own} {how}", identity());
     let answer = with_room(|| join(line, &said, Trust::Keeper, &[]));
     if !matches!(answer, Ok(Answer::Joined)) {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { libc_next::close(line) };
     }
     answer
 }
 
 /// `inherited`: own descriptors that this program has already.
-fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, String> {
+fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, JoinError> {
     crate::sys::this_process::class::look_around();
-    let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
-    // SAFETY: open, and this process's, for this.
+    // SAFETY: the descriptor is open, and it was opened for this.
     let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
     if rustix::net::send(borrowed, said.as_bytes(), SendFlags::NOSIGNAL).is_err() {
         return Ok(Answer::Nobody);
@@ -362,14 +363,14 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         let (file, count) = (i32::from_ne_bytes(word(&head, 20)?), u32::from_ne_bytes(word(&head, 24)?));
         Some((base as usize, shared as usize, number, file, count as usize))
     };
-    let (base, shared, number, file, count) = parse().ok_or("an answer that is none")?;
-    let arena = files.first().ok_or("no memory came")?;
+    let (base, shared, number, file, count) = parse().ok_or(JoinError::Malformed)?;
+    let arena = files.first().ok_or(JoinError::NoMemory)?;
     let mut own: Vec<RawFd> = Vec::with_capacity(count);
     while own.len() < count {
         let mut numbers = [0; AT_ONCE * size_of::<RawFd>()];
         let (length, descriptors) = take(borrowed, &mut numbers)?;
         if length == 0 {
-            return Err("the keeper is gone".to_owned());
+            return Err(JoinError::KeeperGone);
         }
         let numbers = numbers.get(..length).unwrap_or_default().chunks_exact(size_of::<RawFd>());
         for (number, descriptor) in numbers.zip(descriptors) {
@@ -377,12 +378,12 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         }
     }
     believe(borrowed, trust, files.get(1))?;
-    arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
+    arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| JoinError::Memory(errno.into()))?;
     crate::sys::shared_place::adopt(shared);
     let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
-    let mapped = lock().map_err(system).and_then(|guard| {
+    let mapped = lock().map_err(JoinError::System).and_then(|guard| {
         extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
-        guard.holdings.places.iter().try_for_each(|place| place.map().map_err(|error| format!("memory: {error}")))
+        guard.holdings.places.iter().try_for_each(|place| place.map().map_err(JoinError::Memory))
     });
     if let Err(reason) = mapped {
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
@@ -391,12 +392,12 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         return Err(reason);
     }
     crate::sys::this_process::departure::remember(shared, extents.into_iter().flatten().collect());
-    let guard = lock().map_err(system)?;
+    let guard = lock()?;
     crate::world::processes::note_registry(guard.processes.registry);
-    let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
+    let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or(JoinError::NoRecord)?;
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
     crate::sockets::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     become_process(number, line, record);
     descriptor::read_table(&record.table);
@@ -407,7 +408,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
 }
 
 /// Has the page by which this process learns that the world falls, if it can; nothing of the world has been looked at so far.
-fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result<(), String> {
+fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result<(), JoinError> {
     let numbers = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|file| (file.st_dev, file.st_ino)).ok();
     match trust {
         Trust::Settled => {
@@ -419,44 +420,45 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
             let known = unsafe { OwnedFd::from_raw_fd(known) };
             let is_it = page.is_some_and(|page| numbers(page.as_fd()) == numbers(known.as_fd()));
             if !is_it {
-                return Err("the world has fallen to another class meanwhile".to_owned());
+                return Err(JoinError::Fallen);
             }
         }
         Trust::Keeper => {
-            let line = line.try_clone_to_owned().map_err(|error| error.to_string())?;
+            let line =
+                line.try_clone_to_owned().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE))?;
             // Now that it has said all: it was as free as this when it did, since it does not become freer.
-            if let Some(reason) = crate::lifecycle::door::differ(
+            if let Some(reason) = crate::lifecycle::admission::mismatch(
                 &crate::sys::this_process::class::Class::own(),
-                crate::lifecycle::door::class_at(&line).as_ref(),
+                crate::lifecycle::admission::peer_class(&line).as_ref(),
             ) {
-                return Err(reason);
+                return Err(JoinError::Mismatch(reason));
             }
         }
     }
-    let page = page.and_then(|page| page.try_clone().ok()).ok_or("no page came")?;
+    let page = page.and_then(|page| page.try_clone().ok()).ok_or(JoinError::NoPage)?;
     let page = out_of_the_way(page.into_raw_fd());
-    crate::sys::page::adopt(page).map_err(|errno| std::io::Error::from_raw_os_error(errno).to_string())
+    Ok(crate::sys::page::adopt(page)?)
 }
 
 /// Gives a descriptor its number.
-fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, String> {
+fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, JoinError> {
     if inherited.contains(&number) {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::fcntl64(number, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
         return Ok(number);
     }
     if descriptor.as_raw_fd() == number {
         return Ok(descriptor.into_raw_fd());
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if number < 0 || unsafe { libc_next::fcntl64(number, libc::F_GETFD, 0) } >= 0 {
-        return Err(format!("it has a descriptor {number} already"));
+        return Err(JoinError::NumberTaken(number));
     }
-    // SAFETY: both are ours.
+    // SAFETY: both descriptors are the library's own.
     if unsafe { libc_next::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(shortage().unwrap_or_else(|| format!("descriptor {number}: {error}")));
+        let error = libc_next::errno();
+        return Err(shortage().map_or(JoinError::Descriptor(number, error), JoinError::Shortage));
     }
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) }.into_raw_fd())
 }

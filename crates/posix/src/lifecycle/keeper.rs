@@ -1,6 +1,6 @@
-//! The keeper: a process that the program [begins](crate::lifecycle::offspring) when it has its first socket. It closes what a process leaves open when it
-//! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
-//! else. It sleeps as long as somebody of the program waits, and so drives the stack.
+//! The keeper: a process that the program [begins](crate::lifecycle::offspring) when it has its first socket. It closes what a process leaves
+//! open when it ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something else.
+//! It sleeps as long as a thread of the program waits and drives the stack.
 
 use crate::lifecycle::join;
 use crate::lifecycle::keeper_image::{Image, Things};
@@ -8,7 +8,7 @@ use crate::lifecycle::mourner::Mourner;
 use crate::lifecycle::offspring;
 use crate::lifecycle::pump;
 use crate::lifecycle::registry::{DEPUTY, FOLLOW, PUMP};
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::this_process::class::Class;
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// What `clone` says; `ECHILD`: it ended at once.
-pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Result<(), i32> {
+pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Result<(), Errno> {
     let image = Image::new(things);
     let begun = offspring::start(|| {
         // Out of reach of the terminal's Ctrl-C, and in the program's session: it is scheduled as part of it.
@@ -71,7 +71,7 @@ pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Re
             said => break said,
         }
     };
-    if said == Ok(1) { Ok(()) } else { Err(libc::ECHILD) }
+    if said == Ok(1) { Ok(()) } else { Err(Errno::CHILD) }
 }
 
 /// What a deputy does that is asked by this line by this process.
@@ -86,10 +86,10 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
     crate::sys::watchdog::let_in();
     crate::sys::this_process::own_process::stand_aside();
     crate::world::processes::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
-    // From here on the name is this process's, by which who comes to the door may know it.
-    // SAFETY: takes no pointers.
-    unsafe { crate::sys::libc_next::listen(things.successor, AT_DOOR) };
-    let mourner = Mourner::start(things.successor, things.summons);
+    // From here on this process answers at the address's socket, and those who connect may identify it.
+    // SAFETY: the call takes no pointers.
+    unsafe { crate::sys::libc_next::listen(things.successor, NEWCOMERS_MAX) };
+    let mourner = Mourner::start(things.successor, things.signal_sockets);
     // SAFETY: a readable byte, and a descriptor for this alone.
     unsafe {
         crate::sys::libc_next::write(things.ready, b"!".as_ptr().cast(), 1);
@@ -104,14 +104,14 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
         mourner.dismiss();
     }
     if is_over {
-        crate::lifecycle::ending::end_all(things.summons);
+        crate::lifecycle::ending::end_all(things.signal_sockets);
     }
-    // SAFETY: ends the process without the program's handlers.
+    // SAFETY: the call ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
 }
 
-/// Who wait at the door.
-const AT_DOOR: i32 = 4;
+/// Newcomers that wait to be admitted, at most.
+const NEWCOMERS_MAX: i32 = 4;
 
 /// A process, and what tells of its end.
 struct Life {
@@ -120,7 +120,7 @@ struct Life {
 }
 
 impl Life {
-    /// It is at the door, and no process of the world's yet.
+    /// It is connected to the listening socket, and no process of the world's yet.
     fn comes_in(&self) -> bool {
         matches!(self.number, join::NOBODY | join::OBSERVER)
     }
@@ -151,7 +151,7 @@ enum Heard {
 impl Keeper {
     /// `None`: somebody was killed in the middle of the stack's work, or the card is gone, and there is nothing to be kept.
     fn keep(&mut self) -> Option<()> {
-        let Things { registry, bell: keeper_bell, successor, .. } = self.things;
+        let Things { registry, waker: keeper_waker, successor, .. } = self.things;
         let mut looks = 0;
         let mut ended_at: Option<Time> = None;
         let mut looked_at = Time::ZERO;
@@ -163,10 +163,10 @@ impl Keeper {
             let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
             let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
             if stands_still(&guard, now, Time::from_nanos(driven_at)) {
-                guard.lead.depose();
+                guard.leadership.depose();
                 looks = 0;
             }
-            let is_watched = guard.lead.is_watching();
+            let is_watched = guard.leadership.is_watching();
             let drives = !is_watched && is_left_alone;
             if drives {
                 guard.drive();
@@ -174,7 +174,7 @@ impl Keeper {
                 guard.appoint(now);
             }
             let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
-            guard.expire_parcels();
+            guard.expire_references();
             if guard.processes.count() == 0 {
                 let since = *ended_at.get_or_insert(now);
                 if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
@@ -201,7 +201,7 @@ impl Keeper {
             }
             // Resting with nobody else there, it still answers who asks for what is gone.
             let hears = drives || rests && !is_watched;
-            let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
+            let mut fds = vec![readable(registry), readable(keeper_waker), readable(if hears { doorbell } else { -1 })];
             fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
             fds.extend(self.lives.iter().map(|life| readable(life.line.as_raw_fd())));
             self.is_to_come_to_an_end(false);
@@ -223,7 +223,7 @@ impl Keeper {
                 newcomer = Some(Life { number: if kept_out { join::OBSERVER } else { join::NOBODY }, line });
             }
             if fds[1].revents != 0 {
-                crate::sys::bells::silence(keeper_bell);
+                crate::sys::wakers::clear(keeper_waker);
                 looks = 0;
             }
             if rests && fds[2].revents != 0 {
@@ -306,7 +306,7 @@ impl Keeper {
         let has_followed = become_like(&class);
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
         crate::sys::this_process::standing::settle();
-        self.mourner = Mourner::start(self.things.successor, self.things.summons);
+        self.mourner = Mourner::start(self.things.successor, self.things.signal_sockets);
         if has_followed {
             self.followed = Some(class);
             let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -316,17 +316,17 @@ impl Keeper {
     /// Forks a deputy for process `number`, which asks by `line`.
     fn deputize(&self, number: u32, line: &OwnedFd) {
         let Some(serve) = self.serve.filter(|_| crate::sys::this_process::standing::is_settled()) else { return };
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has one thread, so the child misses nobody's locks.
         if unsafe { crate::sys::libc_next::fork() } != 0 {
             return;
         }
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         let Ok(line) = line.try_clone() else { unsafe { libc::_exit(1) } };
         let line = hold(line);
         self.begin_helper(c"qanat-deputy");
-        // SAFETY: kept open, and this process's.
+        // SAFETY: the descriptor is kept open, and it is this process's own.
         serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::_exit(0) }
     }
 
@@ -335,18 +335,18 @@ impl Keeper {
         let Ok((read, write)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
             return self.pump_failed(order);
         };
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has one thread, so the child misses nobody's locks.
         match unsafe { crate::sys::libc_next::fork() } {
             -1 => self.pump_failed(order),
             0 => {
                 drop(read);
-                // SAFETY: ends the process.
+                // SAFETY: the call ends the process.
                 let Ok(unix) = unix.try_clone() else { unsafe { libc::_exit(1) } };
                 let (unix, lifeline) = (hold(unix), hold(write));
                 self.begin_helper(c"qanat-pump");
-                // SAFETY: kept open, and this process's.
+                // SAFETY: the descriptor is kept open, and it is this process's own.
                 pump::run(order, &unsafe { OwnedFd::from_raw_fd(unix) }, lifeline);
-                // SAFETY: ends the process.
+                // SAFETY: the call ends the process.
                 unsafe { libc::_exit(0) }
             }
             _ => self.lives.push(Life { number: order.record, line: read }),
@@ -364,10 +364,10 @@ impl Keeper {
         crate::sys::local::forked();
         crate::sys::this_process::program::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        let Things { registry, successor, summons: Summons { to_end, to_die }, .. } = self.things;
-        let keepers = [registry, successor, to_end, to_die];
+        let Things { registry, successor, signal_sockets: SignalSockets { terminate_end, kill_end }, .. } = self.things;
+        let keepers = [registry, successor, terminate_end, kill_end];
         for fd in self.own.iter().filter(|fd| !keepers.contains(fd)) {
             crate::sys::descriptor::set_own(*fd);
         }
@@ -376,7 +376,7 @@ impl Keeper {
         kept.sort_unstable();
         for fd in kept {
             if run < fd {
-                // SAFETY: takes no pointers. Nobody else is in this process.
+                // SAFETY: the call takes no pointers. Nobody else is in this process.
                 unsafe { crate::sys::libc_next::close_range(run as u32, fd as u32 - 1, 0) };
             }
             run = fd + 1;
@@ -419,7 +419,7 @@ fn sleep_while(
     fds: &mut [libc::pollfd],
     mut time: Option<Duration>,
     again: impl Fn() -> Option<Duration>,
-) -> Result<i32, i32> {
+) -> Result<i32, Errno> {
     loop {
         let slept = sleep(fds, time, std::ptr::null());
         match again().filter(|_| slept == Ok(0)) {
@@ -449,14 +449,14 @@ fn become_like(class: &Class) -> bool {
     // Version 3 of the structure, this process, and none of any kind.
     let (mut head, sets) = ([0x2008_0522u32, 0], [0u32; 6]);
     let arguments = [head.as_mut_ptr().addr(), sets.as_ptr().addr(), 0, 0, 0];
-    // SAFETY: as long as that.
+    // SAFETY: the header and the sets have the layout that capset(2) demands.
     let has_none = unsafe { crate::sys::raw::call(&Call::new(libc::SYS_capset, arguments)) } == 0;
     has_none && qanat::confine::confine_keeper().is_ok()
 }
 
-/// Whether who watches the device does nothing about what is there.
+/// Whether the leader does nothing about what has come to the device.
 fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
-    if !guard.lead.is_watching() || now.since(driven_at) < STANDSTILL {
+    if !guard.leadership.is_watching() || now.since(driven_at) < STANDSTILL {
         return false;
     }
     let is_overdue = guard.stack.next_deadline().is_some_and(|deadline| now.since(deadline) >= STANDSTILL);
@@ -467,7 +467,7 @@ fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
 /// Somebody who wants the address, of the same user or root; whether that one is not to come in. Who wants a program's address that
 /// has ended is given it; who wants to join one that has not may, if that is as free as it.
 fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
-    // SAFETY: open as long as the keeper lives.
+    // SAFETY: the descriptor stays open as long as the keeper lives.
     let successor = unsafe { BorrowedFd::borrow_raw(successor) };
     let who = rustix::net::accept_with(successor, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&who).ok()?;
@@ -477,14 +477,14 @@ fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
 
 /// A process registers, or asks for something.
 fn hear(registry: RawFd) -> Option<Heard> {
-    // SAFETY: open as long as the keeper lives.
+    // SAFETY: the descriptor stays open as long as the keeper lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; 8_192];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(registry, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags).ok()?;
-    let line = beside.drain().find_map(|message| match message {
+    let received = recvmsg(registry, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags).ok()?;
+    let line = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     })?;
@@ -499,7 +499,7 @@ fn hear(registry: RawFd) -> Option<Heard> {
 
 /// A descriptor of this process's own, where no number of the program's is.
 fn hold(fd: OwnedFd) -> RawFd {
-    let fd = crate::sys::bells::out_of_the_way(fd.into_raw_fd());
+    let fd = crate::sys::wakers::out_of_the_way(fd.into_raw_fd());
     crate::sys::descriptor::set_own(fd);
     fd
 }

@@ -1,10 +1,10 @@
-//! The library as a program of its own: the keeper is executed, not only forked, so that nothing of the program's memory is in it. It
-//! can thus become as little as the least of those who share the world, and give away nothing by that.
+//! The library as a program of its own. The keeper is executed, not only forked, so that it has nothing of the program's memory. It can thus
+//! drop to the least rights of those who share the world, and gives nothing away by that.
 //!
-//! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world it has as
-//! a program that [joins](crate::lifecycle::join) has it: descriptors under the same numbers, memory at the same addresses.
+//! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world, it has as a program
+//! has that [joins](crate::lifecycle::join): descriptors under the same numbers, memory at the same addresses.
 
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
@@ -15,7 +15,7 @@ use libc::{Dl_info, c_char};
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 
-/// Who runs this library.
+/// The dynamic linker, which runs this library.
 const LINKER: &CStr = c"/lib64/ld-linux-x86-64.so.2";
 /// Names what the keeper begins with.
 const VARIABLE: &str = "QANAT_KEEPS";
@@ -25,18 +25,18 @@ const VARIABLE: &str = "QANAT_KEEPS";
 pub(crate) struct Things {
     /// Where processes register, and where the keeper hears of it.
     pub(crate) registry: RawFd,
-    pub(crate) bell: RawFd,
+    pub(crate) waker: RawFd,
     pub(crate) successor: RawFd,
     /// What tells the program that the keeper is there.
     pub(crate) ready: RawFd,
     /// By which the program is ended when its card is gone.
-    pub(crate) summons: Summons,
+    pub(crate) signal_sockets: SignalSockets,
 }
 
 /// Where this library was loaded from.
 fn path() -> Option<CString> {
     let mut found = std::mem::MaybeUninit::<Dl_info>::zeroed();
-    // SAFETY: room for the answer.
+    // SAFETY: the pointer is to a place with room for the answer.
     if unsafe { libc::dladdr((path as *const ()).cast(), found.as_mut_ptr()) } == 0 {
         return None;
     }
@@ -59,9 +59,11 @@ impl Image {
         let shared = std::ptr::from_ref(lock::shared()?).addr();
         let own: Vec<String> =
             descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd.to_string()).collect();
-        let Things { registry, bell, successor, ready, summons: Summons { to_end, to_die } } = *things;
-        let words =
-            [registry, bell, successor, ready, to_end, to_die, file, page::file()].map(|fd| fd.to_string()).join(" ");
+        let Things { registry, waker, successor, ready, signal_sockets: SignalSockets { terminate_end, kill_end } } =
+            *things;
+        let words = [registry, waker, successor, ready, terminate_end, kill_end, file, page::file()]
+            .map(|fd| fd.to_string())
+            .join(" ");
         let name = crate::sys::this_process::program::program().replace(['=', ';', '\0'], "_");
         let value = format!("{VARIABLE}={words} {base} {shared};{};{name}", own.join(" "));
         let kept = crate::lifecycle::environment::kept().iter().filter(|(name, _)| name.as_slice() != b"LD_PRELOAD");
@@ -75,7 +77,7 @@ impl Image {
         let own = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd);
         for fd in own.chain([self.ready]) {
             // By their numbers, as what finds the C library's functions may have been in use when this process began.
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { raw::call(&Call::new(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, 0, 0, 0])) };
         }
         let pointers = |texts: &[CString]| -> [*const c_char; 64] {
@@ -85,7 +87,7 @@ impl Image {
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
         let places = [LINKER.as_ptr().addr(), arguments.as_ptr().addr(), environment.as_ptr().addr(), 0, 0];
-        // SAFETY: strings, and arrays that end with a null pointer.
+        // SAFETY: the pointers are to C strings, and to arrays that end with a null pointer.
         unsafe { raw::call(&Call::new(libc::SYS_execve, places)) };
     }
 }
@@ -102,7 +104,8 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let own: Vec<RawFd> = parts.next()?.split(' ').filter_map(|word| word.parse().ok()).collect();
     crate::sys::this_process::program::keeps(parts.next()?.to_owned());
     let numbers = numbers?;
-    let [registry, bell, successor, ready, to_end, to_die, file, page, base, shared] = numbers.as_slice() else {
+    let [registry, waker, successor, ready, terminate_end, kill_end, file, page, base, shared] = numbers.as_slice()
+    else {
         return None;
     };
     let fd = |number: &i64| RawFd::try_from(*number).ok();
@@ -110,13 +113,13 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let (base, shared) = (place(base)?, place(shared)?);
     let things = Things {
         registry: fd(registry)?,
-        bell: fd(bell)?,
+        waker: fd(waker)?,
         successor: fd(successor)?,
         ready: fd(ready)?,
-        summons: Summons { to_end: fd(to_end)?, to_die: fd(to_die)? },
+        signal_sockets: SignalSockets { terminate_end: fd(terminate_end)?, kill_end: fd(kill_end)? },
     };
     for fd in &own {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     }
     class::look_around();

@@ -2,12 +2,12 @@
 //! from then on: so, while it can still be trusted, it settles who has the world.
 //!
 //! * It serves (it has a listener or a datagram socket), or shares with nobody: the world *falls* to its class. The keeper becomes
-//!   of that class first, and confines itself; the others [leave](crate::lifecycle::away).
+//!   of that class first, and confines itself; the others [leave](crate::lifecycle::detached).
 //! * Else it goes alone: its connections are pumped, and the shared memory stays the others'.
 //!
 //! What a call would make of this process is found out by a child that makes it first.
 
-use crate::lifecycle::away;
+use crate::lifecycle::detached;
 use crate::lifecycle::registry;
 use crate::sockets::socket::Kind;
 use crate::sys::descriptor::{self, Entry};
@@ -40,7 +40,7 @@ pub(crate) enum Effect {
 
 /// Makes `real`, which does what `call` does to this thread's rights to those of all of the process.
 pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, is_well: impl FnOnce(&T) -> bool) -> T {
-    let has_world = shared().is_some() || crate::sys::this_process::departure::is_away();
+    let has_world = shared().is_some() || crate::sys::this_process::departure::is_detached();
     let is_librarys = is_librarys();
     if !has_world
         || is_librarys
@@ -61,12 +61,12 @@ pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, i
     };
     note(effect);
     let after = after.with_own_notes();
-    if !crate::sys::this_process::departure::is_away() && !after.covers(&before) {
+    if !crate::sys::this_process::departure::is_detached() && !after.covers(&before) {
         settle(&after);
     }
     let outcome = real();
     if is_well(&outcome) {
-        away::return_if_like();
+        detached::return_if_like();
     }
     outcome
 }
@@ -95,7 +95,7 @@ fn tried(call: &Call) -> Option<Class> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let length = size_of::<Answer>();
-    // SAFETY: a new mapping where nothing is.
+    // SAFETY: a new mapping where nothing is, which changes no memory in use.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
     if page == libc::MAP_FAILED {
         return None;
@@ -125,7 +125,7 @@ fn tried(call: &Call) -> Option<Class> {
     }
 }
 
-/// Who has the world when this process is of class `after`?
+/// Decides who has the world when this process is of class `after`.
 fn settle(after: &Class) {
     let Ok(guard) = lock() else { return leave_the_broken() };
     let shares = guard.processes.count() > 1;
@@ -159,16 +159,16 @@ fn settle(after: &Class) {
 
 /// The world is broken, or has fallen in this moment: of the former nothing is to be had any more, nor to be written by who is less.
 fn leave_the_broken() {
-    if !crate::sys::this_process::departure::is_away() {
+    if !crate::sys::this_process::departure::is_detached() {
         crate::sys::this_process::departure::leave_for_good();
     }
 }
 
-/// Whether the world is about to fall to somebody else who was first.
+/// Whether the world is about to fall to another process that was first.
 fn falls_soon() -> bool {
     let start = std::time::Instant::now();
     while start.elapsed() < TO_FALL {
-        if crate::sys::this_process::departure::is_away() {
+        if crate::sys::this_process::departure::is_detached() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));

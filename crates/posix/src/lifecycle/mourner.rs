@@ -1,8 +1,8 @@
-//! Who waits beside the keeper for the one thing the keeper can't attend to: that it is killed itself. Then nobody is there any more
-//! to close what processes leave open, so the world ends, as it does when somebody is killed in the middle of the stack's work
-//! ([`crash_reset`]): its peers are reset, and the program has `ENETDOWN`.
+//! The *mourner* is a process that waits for the keeper's end. If the keeper is killed, nobody closes any more what processes leave open,
+//! so the mourner ends the world, as happens when a process is killed in the middle of the stack's work ([`crash_reset`]): the peers
+//! are reset, and the program gets `ENETDOWN`.
 
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::lifecycle::{crash_reset, ending};
 use crate::world::end::End;
 use crate::world::lock;
@@ -10,16 +10,16 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::{OwnedFd, RawFd};
 
-/// The keeper's line to it.
+/// The keeper's connection to it.
 pub(crate) struct Mourner(OwnedFd);
 
 impl Mourner {
-    /// Forks it from the keeper. `None`: the machine has no room for it, and the keeper does without. `successor` and `summons`: as the
-    /// keeper's.
-    pub(crate) fn start(successor: RawFd, summons: Summons) -> Option<Mourner> {
+    /// Forks it from the keeper. `None`: the machine has no room for it, and the keeper does without one. It gets the keeper's
+    /// `successor` and `signal_sockets`.
+    pub(crate) fn start(successor: RawFd, signal_sockets: SignalSockets) -> Option<Mourner> {
         let (keepers, line) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-        // SAFETY: the keeper has one thread.
+        // SAFETY: the keeper has one thread, so the child misses nobody's locks.
         match unsafe { crate::sys::libc_next::fork() } {
             -1 => return None,
             0 => crate::sys::local::forked(),
@@ -34,17 +34,17 @@ impl Mourner {
             }
         };
         if !said.is_ok_and(|(_, count)| count > 0) {
-            // The keeper may have ended for what it found there.
+            // Whatever ended the keeper may end or hang this process as well.
             crate::sys::watchdog::arm();
             lock::give_up(End::Killed);
             crash_reset::publish(successor);
-            ending::end_all(summons);
+            ending::end_all(signal_sockets);
         }
-        // SAFETY: ends the process without the program's handlers.
+        // SAFETY: the call ends the process without the program's handlers.
         unsafe { libc::_exit(0) }
     }
 
-    /// The keeper ends. Returns when the mourner has: it holds the card, and the address, as the keeper does.
+    /// The keeper ends by itself. Returns when the mourner has ended, too, because it holds the card and the address as the keeper does.
     pub(crate) fn dismiss(self) {
         if send(&self.0, b"!", SendFlags::NOSIGNAL).is_ok() {
             while matches!(recv(&self.0, &mut [0; 1], RecvFlags::empty()), Err(Errno::INTR)) {}

@@ -11,6 +11,7 @@
 //! program's handlers.
 
 use crate::sys::raw::{self, Call};
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 const SUBREAPER_SET: usize = 36;
@@ -34,7 +35,7 @@ fn system(number: i64, arguments: [usize; 5]) -> isize {
 ///
 /// # Errors
 /// What `clone` says.
-pub(crate) fn start(begin: impl FnOnce()) -> Result<(), i32> {
+pub(crate) fn start(begin: impl FnOnce()) -> Result<(), Errno> {
     let list = crate::sys::lock_word::known_robust_list();
     let (all, mut before) = (u64::MAX, 0u64);
     let mask = |how: libc::c_int, set: usize, old: usize| {
@@ -55,7 +56,7 @@ pub(crate) fn start(begin: impl FnOnce()) -> Result<(), i32> {
 }
 
 /// As [`start`], with signals blocked.
-fn start_unheard(begin: impl FnOnce()) -> Result<(), i32> {
+fn start_unheard(begin: impl FnOnce()) -> Result<(), Errno> {
     bury();
     let is_program = !crate::sys::this_process::own_process::is_librarys();
     let adopts_anyway = is_program && system(libc::SYS_getpid, [0; 5]) == 1;
@@ -87,9 +88,9 @@ fn start_unheard(begin: impl FnOnce()) -> Result<(), i32> {
     }
     match child {
         1.. if adopts_anyway => stays(child as i32),
-        _ if child < 0 => return Err(-child as i32),
+        _ if child < 0 => return Err(crate::sys::libc_next::error_of(-child as i64)),
         // The child could have none itself.
-        _ if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0 => return Err(libc::EAGAIN),
+        _ if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0 => return Err(Errno::AGAIN),
         _ => {}
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! A connection of ours for a program that is not: it gets one end of a pair of the kernel's Unix sockets, and a process that
-//! has the connection moves what comes at either to the other. The keeper forks that process, so it has nothing of the program's but
-//! the connection, and is no child of anybody's there.
+//! A pump: a process that moves bytes between a connection of ours and one end of a pair of Unix sockets, whose other end goes to a program
+//! that cannot use our sockets. The keeper forks the pump, so it has nothing of the program's but the connection, and it is no child of any
+//! of the program's processes.
 
 use crate::lifecycle::registry;
 use crate::sys::descriptor::{self, Entry};
@@ -8,6 +8,7 @@ use crate::sys::libc_next;
 use crate::world::lock::lock;
 use crate::world::membership;
 use libc::{c_int, pollfd};
+use rustix::io::Errno;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Moved at a time.
@@ -50,17 +51,17 @@ impl Order {
 ///
 /// # Errors
 /// Out of descriptors, or there is no keeper.
-pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
+pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, Errno> {
     let mut ends = [-1; 2];
-    // SAFETY: room for two.
+    // SAFETY: the array has room for two descriptors.
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0 {
         return Err(libc_next::errno());
     }
-    let [theirs, ours] = ends.map(crate::sys::bells::out_of_the_way);
-    // SAFETY: made just now.
+    let [theirs, ours] = ends.map(crate::sys::wakers::out_of_the_way);
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     start_with(number, takes, &ours).map(|()| theirs).inspect_err(|_| {
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(theirs) };
     })
 }
@@ -69,7 +70,7 @@ pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
 ///
 /// # Errors
 /// There is no keeper.
-pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(), i32> {
+pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(), Errno> {
     let mut guard = lock()?;
     let registry = guard.processes.registry;
     let record = guard.record_with(CONNECTION, Entry::Socket(number));
@@ -85,11 +86,11 @@ pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(),
 
 /// Pumps, in a process that the keeper has forked for it, whose descriptors are the world's and these.
 pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::setsid() };
     // Nobody asks the kernel anything of what stands in for the connection.
-    let Ok(stand_in) = crate::sys::bells::new_event() else { return };
-    // SAFETY: takes no pointers.
+    let Ok(stand_in) = crate::sys::wakers::new_event() else { return };
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::dup2(stand_in, CONNECTION) };
     let Ok(guard) = lock() else { return };
     let Some(Some(record)) = guard.processes.records.get(order.record as usize) else { return };
@@ -122,12 +123,12 @@ impl Buffer {
 
     /// Fills it from `fd`; `false`: that is broken.
     fn fill(&mut self, fd: RawFd) -> bool {
-        // SAFETY: so many writable bytes.
+        // SAFETY: the pointer is to as many writable bytes as the length says.
         let count = unsafe { libc::recv(fd, self.bytes.as_mut_ptr().cast(), PIECE, libc::MSG_DONTWAIT) };
         match count {
             1.. => (self.done, self.length) = (0, count as usize),
             0 => self.is_over = true,
-            _ => return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR),
+            _ => return matches!(libc_next::errno(), Errno::AGAIN | Errno::INTR),
         }
         true
     }
@@ -136,10 +137,10 @@ impl Buffer {
     fn drain(&mut self, fd: RawFd) -> bool {
         let rest = self.bytes.get(self.done..self.length).unwrap_or_default();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         let count = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
         if count < 0 {
-            return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR);
+            return matches!(libc_next::errno(), Errno::AGAIN | Errno::INTR);
         }
         self.done += count as usize;
         true
@@ -148,7 +149,7 @@ impl Buffer {
     /// Tells `fd` of the end, once.
     fn tell_end(&mut self, fd: RawFd) {
         if self.is_over && self.is_empty() && !std::mem::replace(&mut self.is_told, true) {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { libc::shutdown(fd, libc::SHUT_WR) };
         }
     }
@@ -190,7 +191,7 @@ impl Pump {
                 },
             ];
             let patience = if may_take { -1 } else { LOOK_MS };
-            // SAFETY: two of them.
+            // SAFETY: the array has two elements.
             unsafe { libc::poll(fds.as_mut_ptr(), 2, patience) };
             // The program has closed its end altogether.
             let is_gone = fds[1].revents & libc::POLLHUP != 0;

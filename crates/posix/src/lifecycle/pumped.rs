@@ -1,4 +1,4 @@
-//! What a program that can't use our sockets has in their places.
+//! What a program that cannot use our sockets gets in their places.
 
 use crate::lifecycle::pump;
 use crate::sys::descriptor::Entry;
@@ -45,7 +45,7 @@ pub(crate) fn put(fds: &[(RawFd, Entry)]) {
         let Ok(mut guard) = lock() else { return };
         guard.forget(*fd, number);
         drop(guard);
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::dup2(end, *fd) };
     }
 }

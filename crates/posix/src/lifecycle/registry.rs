@@ -4,6 +4,7 @@
 
 use crate::sys::unix_pair::pair;
 use crate::world::processes::registry;
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -19,41 +20,38 @@ pub(crate) fn ask_keeper(what: u32, text: &[u8]) -> Option<OwnedFd> {
     let (own, keepers) = pair(SocketType::SEQPACKET)?;
     let descriptors = [keepers.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let registry = registry();
     if registry < 0 {
         return None;
     }
-    // SAFETY: open as long as this process is one of a world.
+    // SAFETY: the descriptor stays open as long as this process is one of a world.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(registry, &[IoSlice::new(&what.to_ne_bytes()), IoSlice::new(text)], &mut beside, flags).ok()?;
+    sendmsg(registry, &[IoSlice::new(&what.to_ne_bytes()), IoSlice::new(text)], &mut ancillary, flags).ok()?;
     Some(own)
 }
 
 /// A pipe whose read end goes to the keeper with the number of the process that will hold the write end.
-pub(crate) fn register(registry: RawFd, number: u32) -> Result<OwnedFd, i32> {
-    let (read, write) =
-        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+pub(crate) fn register(registry: RawFd, number: u32) -> Result<OwnedFd, Errno> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     hand_line(registry, number, &read)?;
     Ok(write)
 }
 
 /// Gives the keeper its end of what tells of the life of process `number`.
-pub(crate) fn hand_line(registry: RawFd, number: u32, end: &OwnedFd) -> Result<(), i32> {
+pub(crate) fn hand_line(registry: RawFd, number: u32, end: &OwnedFd) -> Result<(), Errno> {
     say_to_keeper(registry, &number.to_ne_bytes(), end)
 }
 
 /// Says something to the keeper, and gives it a descriptor.
-pub(crate) fn say_to_keeper(registry: RawFd, bytes: &[u8], end: &OwnedFd) -> Result<(), i32> {
+pub(crate) fn say_to_keeper(registry: RawFd, bytes: &[u8], end: &OwnedFd) -> Result<(), Errno> {
     let descriptors = [end.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
-    // SAFETY: open as long as this process lives.
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    // SAFETY: the descriptor stays open as long as this process lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
-    sendmsg(registry, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL)
-        .map(|_| ())
-        .map_err(rustix::io::Errno::raw_os_error)
+    sendmsg(registry, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(|_| ())
 }

@@ -1,5 +1,5 @@
-//! Sockets on their way between processes of one world, over Unix sockets: the message carries the descriptor's socket in the kernel,
-//! and who receives it finds by that one's cookie which of ours it stands for.
+//! Sockets on their way between processes of one world, over Unix sockets. The message carries the descriptor's kernel socket, and the
+//! receiver finds our socket by the cookie of that kernel socket.
 
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
@@ -11,7 +11,7 @@ fn cookie(fd: RawFd) -> Option<u64> {
     let mut cookie = 0u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
     let value = (&raw mut cookie).cast();
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe { libc_next::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut length) };
     (status == 0).then_some(cookie)
 }
@@ -20,7 +20,7 @@ fn cookie(fd: RawFd) -> Option<u64> {
 pub(crate) fn send(fd: RawFd, number: u32) -> Option<u64> {
     let cookie = cookie(fd)?;
     let mut guard = lock().ok()?;
-    guard.expire_parcels();
+    guard.expire_references();
     if guard.transit.is_full() {
         return None;
     }
@@ -49,8 +49,8 @@ pub(crate) fn receive(fd: RawFd) -> bool {
     if descriptor::get(fd) != Entry::Kernel {
         return false;
     }
-    if crate::sys::this_process::departure::is_away() {
-        return is_internet(fd) && crate::lifecycle::away::line::arrived(fd);
+    if crate::sys::this_process::departure::is_detached() {
+        return is_internet(fd) && crate::lifecycle::detached::channel::arrived(fd);
     }
     let Ok(guard) = lock() else { return false };
     let is_empty = guard.transit.is_empty();

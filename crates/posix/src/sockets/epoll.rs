@@ -6,7 +6,7 @@
 //! all, and leaves it when it is removed: so no wait tells of it twice, and none that begins later tells of it at all.
 
 use crate::sockets::socket::{Place, Socket};
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use libc::{c_int, epoll_event};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -104,35 +104,35 @@ pub(crate) struct Epoll {
     interests: Vec<Option<Interest>>,
     free: Vec<Place>,
     queue: Queue,
-    /// In the kernel's instance, to wake who sleeps there.
-    pub(crate) bell: Option<Bell>,
+    /// In the kernel's instance, to wake the threads that sleep there.
+    pub(crate) waker: Option<Waker>,
     /// Threads that sleep there.
-    pub(crate) sleepers: u32,
+    pub(crate) waiters: u32,
     /// Descriptors that refer to it, of all processes.
     pub(crate) references: u32,
     /// Waits, as far as they are counted: with some the kernel's instance is asked, too.
     pub(crate) waits: u32,
     /// The kernel's had something when it was asked last: it is asked again.
     pub(crate) kernels_had_some: bool,
-    /// Packets wake who sleeps there: the device is in the kernel's instance.
+    /// Packets wake the threads that sleep there: the device is in the kernel's instance.
     pub(crate) is_armed: bool,
     /// Threads that sleep there and lead: they are to be woken by packets.
     pub(crate) leaders: u32,
-    /// It is itself in another instance: there it is ready when its bell rings.
+    /// It is itself in another instance: there it is ready when its waker rings.
     pub(crate) is_nested: bool,
 }
 
 impl Epoll {
     /// With one descriptor.
-    pub(crate) fn new(bell: Option<Bell>) -> Epoll {
+    pub(crate) fn new(waker: Option<Waker>) -> Epoll {
         Epoll {
             // An empty table would be a constant of the library's, which is elsewhere in another process.
             places: HashMap::with_capacity_and_hasher(4, BuildHasherDefault::default()),
             interests: Vec::new(),
             free: Vec::new(),
             queue: Queue { first: NOWHERE, last: NOWHERE, length: 0 },
-            bell,
-            sleepers: 0,
+            waker,
+            waiters: 0,
             references: 1,
             waits: 0,
             kernels_had_some: false,
@@ -260,8 +260,8 @@ impl Epoll {
 
     /// Whoever else sleeps there is woken for what is in the queue after a wait: what that had no room for, and, as in Linux,
     /// what stays ready. Who sleeps has found the queue empty, and is told of what comes later as it comes.
-    pub(crate) fn bell_of_others(&self) -> Option<Bell> {
-        self.bell.filter(|_| self.queue.length > 0 && self.sleepers > 0)
+    pub(crate) fn waker_of_others(&self) -> Option<Waker> {
+        self.waker.filter(|_| self.queue.length > 0 && self.waiters > 0)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Who is at the other end of each connection, in plain words beside the stack: what can still be read when somebody was killed in
-//! the middle of the stack's work, and nothing else there can be trusted ([`crash_reset`](crate::lifecycle::crash_reset)).
+//! The addresses of each connection, as plain words beside the stack. They can still be read when a process was killed in the middle of the
+//! stack's work and nothing else can be trusted ([`crash_reset`](crate::lifecycle::crash_reset)).
 
 use qanat::ConnectionId;
 use std::net::{IpAddr, SocketAddr};

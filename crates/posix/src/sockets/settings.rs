@@ -1,4 +1,4 @@
-//! What a connection's socket has the stack do.
+//! How a socket's options are given to the stack for its connection.
 
 use crate::sockets::socket::{Kind, Options, Socket};
 use qanat::stack::Stack;

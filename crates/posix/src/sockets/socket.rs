@@ -1,10 +1,11 @@
 //! A socket of ours: an open file description, as POSIX calls it, that descriptors of one or several processes refer to.
 
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use libc::{c_int, c_short};
 use qanat::stack::UdpError;
 use qanat::stack::tcp::CookieKeys;
 use qanat::{Chunk, CloseReason, CommandError, ConnectionId, ListenerId, UdpSocketId};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,12 +28,12 @@ pub(crate) struct Socket {
     /// The descriptor's socket in the kernel is bound as well, and listens if this one does.
     pub(crate) is_dual: bool,
     /// What `SO_ERROR` will say.
-    pub(crate) error: c_int,
+    pub(crate) error: Option<Errno>,
     /// An attempt to connect has failed, and `connect` has not told yet: until then nothing can be sent or received.
     pub(crate) has_failed: bool,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
-    /// Whom `SIGURG` is for (`F_SETOWN`).
+    /// The process or thread that gets `SIGURG` (`F_SETOWN`).
     pub(crate) owner: Owner,
     /// `SO_LINGER`.
     pub(crate) linger: Option<Duration>,
@@ -44,7 +45,7 @@ pub(crate) struct Socket {
     /// Instances of `epoll` that look at it, and which of their interests it is.
     pub(crate) watchers: Vec<(u32, Place)>,
     /// Threads that wait for it.
-    pub(crate) waiters: Vec<Bell>,
+    pub(crate) waiters: Vec<Waker>,
     pub(crate) kind: Kind,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Options {
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) v6_only: bool,
     /// What is told beside what is received.
-    pub(crate) beside: crate::sockets::messages::Asked,
+    pub(crate) control_messages: crate::sockets::messages::Asked,
     /// `IP_RECVERR`: what ICMP says of datagrams is received like them.
     pub(crate) receive_errors: bool,
     /// `IP_MTU_DISCOVER`, `IPV6_DONTFRAG`: what does not fit the path whole is refused.
@@ -115,7 +116,7 @@ pub(crate) struct FastOpen {
     pub(crate) keys: Option<CookieKeys>,
 }
 
-/// Who has a socket's signals, as the kernel numbers them.
+/// The process or thread that gets a socket's signals, as the kernel numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Nobody,
@@ -130,9 +131,9 @@ impl Owner {
         // Who is not there any more is not told.
         match self {
             Owner::Nobody => {}
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             Owner::Process(process) => _ = unsafe { libc::kill(process, libc::SIGURG) },
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             Owner::Thread(thread) => _ = unsafe { libc::syscall(libc::SYS_tkill, thread, libc::SIGURG) },
         }
     }
@@ -190,7 +191,7 @@ pub(crate) struct Stream {
     pub(crate) unsent_mark: u32,
     /// Bytes given to the stack and, as far as is known here, not sent; counted only with a mark.
     pub(crate) unsent: u64,
-    /// Those were too many when they were counted last: who waits is to be told when they no longer are.
+    /// Those were too many when they were counted last. When they no longer are, the threads that wait are told.
     pub(crate) is_held_back: bool,
 }
 
@@ -229,7 +230,7 @@ impl Stream {
         self.unsent_mark == 0 || self.unsent * 2 < u64::from(self.unsent_mark)
     }
 
-    /// Notes how much is not sent; whether who waits to write is to be told.
+    /// Notes how much is not sent. Returns whether threads that wait to write are to be told.
     pub(crate) fn count_unsent(&mut self, bytes: u64) -> bool {
         self.unsent = bytes;
         let is_held_back = !self.is_well_below_mark();
@@ -362,7 +363,7 @@ impl Socket {
             family,
             is_nonblocking: false,
             is_dual: false,
-            error: 0,
+            error: None,
             has_failed: false,
             receive_timeout: None,
             send_timeout: None,
@@ -380,7 +381,7 @@ impl Socket {
 
     /// What `poll` would say of it.
     pub(crate) fn readiness(&self) -> c_short {
-        let mut ready = if self.error != 0 { libc::POLLERR } else { 0 };
+        let mut ready = if self.error.is_some() { libc::POLLERR } else { 0 };
         match &self.kind {
             Kind::Bound if self.deferred.is_some() => ready |= libc::POLLOUT | libc::POLLWRNORM,
             Kind::Bound => {
@@ -441,12 +442,9 @@ impl Socket {
     }
 
     /// What `connect` says of an attempt that has failed; then it may be tried again.
-    pub(crate) fn tell_failure(&mut self) -> c_int {
+    pub(crate) fn tell_failure(&mut self) -> Errno {
         self.has_failed = false;
-        match self.take_error() {
-            0 => libc::ECONNABORTED,
-            error => error,
-        }
+        self.take_error().unwrap_or(Errno::CONNABORTED)
     }
 
     /// Whether datagrams may be sent to `peer`: to everybody only with leave (`SO_BROADCAST`).
@@ -475,33 +473,33 @@ impl Socket {
     }
 
     /// Takes the pending error, as `SO_ERROR` does.
-    pub(crate) fn take_error(&mut self) -> c_int {
-        std::mem::take(&mut self.error)
+    pub(crate) fn take_error(&mut self) -> Option<Errno> {
+        self.error.take()
     }
 }
 
-/// What a socket says of how its connection ended.
-pub(crate) fn errno_of(why: CloseReason) -> c_int {
-    match why {
-        CloseReason::Finished => 0,
-        CloseReason::ResetByPeer => libc::ECONNRESET,
-        CloseReason::Aborted => libc::ECONNABORTED,
-        CloseReason::TimedOut => libc::ETIMEDOUT,
-        CloseReason::Refused => libc::ECONNREFUSED,
-        CloseReason::NetworkUnreachable => libc::ENETUNREACH,
-        CloseReason::ProtocolUnreachable => libc::ENOPROTOOPT,
-        CloseReason::Unreachable | CloseReason::Prohibited | CloseReason::HopLimitExceeded => libc::EHOSTUNREACH,
-    }
+/// What a socket says of how its connection ended. `None`: it ended well.
+pub(crate) fn errno_of(why: CloseReason) -> Option<Errno> {
+    Some(match why {
+        CloseReason::Finished => return None,
+        CloseReason::ResetByPeer => Errno::CONNRESET,
+        CloseReason::Aborted => Errno::CONNABORTED,
+        CloseReason::TimedOut => Errno::TIMEDOUT,
+        CloseReason::Refused => Errno::CONNREFUSED,
+        CloseReason::NetworkUnreachable => Errno::NETUNREACH,
+        CloseReason::ProtocolUnreachable => Errno::NOPROTOOPT,
+        CloseReason::Unreachable | CloseReason::Prohibited | CloseReason::HopLimitExceeded => Errno::HOSTUNREACH,
+    })
 }
 
 /// What a call says of a command that the stack refuses.
-pub(crate) fn errno_of_command(error: CommandError) -> i32 {
+pub(crate) fn errno_of_command(error: CommandError) -> Errno {
     match error {
-        CommandError::Stale => libc::ENOTCONN,
-        CommandError::Full => libc::ENOBUFS,
-        CommandError::InUse => libc::EADDRINUSE,
-        CommandError::Unreachable => libc::ENETUNREACH,
-        CommandError::NotSending => libc::EPIPE,
-        CommandError::TooLong => libc::EMSGSIZE,
+        CommandError::Stale => Errno::NOTCONN,
+        CommandError::Full => Errno::NOBUFS,
+        CommandError::InUse => Errno::ADDRINUSE,
+        CommandError::Unreachable => Errno::NETUNREACH,
+        CommandError::NotSending => Errno::PIPE,
+        CommandError::TooLong => Errno::MSGSIZE,
     }
 }

@@ -3,10 +3,11 @@
 use crate::sockets::epoll::{Change, Epoll};
 use crate::sockets::peers::Peers;
 use crate::sockets::socket::{Kind, Socket, Stream, errno_of};
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use qanat::nic::Vnic;
 use qanat::stack::{Handler, Stack, UdpError};
 use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -35,8 +36,8 @@ pub(crate) struct Sockets {
     pub(crate) epolls: Vec<Option<Epoll>>,
     /// Streams with a mark (`TCP_NOTSENT_LOWAT`) and something unsent.
     unsent: Vec<u32>,
-    /// To be rung when the stack has been driven.
-    pub(crate) to_ring: Vec<Bell>,
+    /// To be woken when the stack has been driven.
+    pub(crate) to_wake: Vec<Waker>,
     /// Datagrams dropped for want of room in their socket's queue.
     pub(crate) datagrams_dropped: u64,
     /// Connections reset for want of room in their listener's queue.
@@ -167,17 +168,17 @@ impl Sockets {
         }
     }
 
-    /// Something changed: who looks at it is told.
+    /// Something changed: those that watch the socket are told.
     pub(crate) fn notify(&mut self, number: u32, change: Change) {
         let Some(socket) = self.slots.get(number as usize).and_then(Option::as_ref) else { return };
-        self.to_ring.extend_from_slice(&socket.waiters);
+        self.to_wake.extend_from_slice(&socket.waiters);
         for (epoll, place) in socket.watchers.iter().rev() {
             if let Some(epoll) = self.epolls.get_mut(*epoll as usize).and_then(Option::as_mut)
                 && epoll.queue(*place, change)
-                && (epoll.sleepers > 0 || epoll.is_nested)
-                && let Some(bell) = epoll.bell
+                && (epoll.waiters > 0 || epoll.is_nested)
+                && let Some(waker) = epoll.waker
             {
-                self.to_ring.push(bell);
+                self.to_wake.push(waker);
             }
         }
     }
@@ -252,7 +253,7 @@ impl Sockets {
                         } else {
                             // RFC 9293 section 3.10.7.4; as Linux names it after a FIN.
                             if stream.peer_closed && why == CloseReason::ResetByPeer {
-                                socket.error = libc::EPIPE;
+                                socket.error = Some(Errno::PIPE);
                             }
                             stream.connection = None;
                         }
@@ -281,7 +282,7 @@ impl Sockets {
         }
     }
 
-    /// A datagram did not arrive. As on Linux who is connected is told what is lasting, who asked for errors all of them.
+    /// A datagram did not arrive. As on Linux, a connected socket is told of lasting errors, and a socket that asked for errors is told of all.
     fn datagram_refused(&mut self, error: &UdpError) {
         let owners = self.by_datagram.get(error.socket.index()).cloned().unwrap_or_default();
         for number in owners {
@@ -403,7 +404,7 @@ impl Sockets {
         count
     }
 
-    /// Counts what is not sent of stream `number`, which has a mark, until it is nothing; tells who waits for it to be little.
+    /// Counts what is not sent of stream `number`, which has a mark, until it is nothing; tells the threads that wait for it to be little.
     pub(crate) fn watch_unsent(&mut self, number: u32, stack: &Stack) {
         if self.count_unsent(number, stack) && !self.unsent.contains(&number) {
             self.unsent.push(number);

@@ -1,17 +1,18 @@
-//! Which sockets instances of `epoll` look at, and what they tell of them.
+//! Which sockets the instances of `epoll` watch, and what they tell of them.
 
 use crate::sockets::epoll::{BESIDE_EXCLUSIVE, Change, EXCLUSIVE, Epoll, ready};
 use crate::sockets::socket::{Place, Socket};
 use crate::sockets::table::Sockets;
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use libc::{c_int, epoll_event};
+use rustix::io::Errno;
 
 impl Sockets {
     pub(crate) fn epoll_mut(&mut self, number: u32) -> Option<&mut Epoll> {
         self.epolls.get_mut(number as usize)?.as_mut()
     }
 
-    /// `epoll_ctl` of `socket` under `fd`: gives the bell of who is to be woken.
+    /// `epoll_ctl` of `socket` under `fd`: returns the waker of the thread that is to be woken.
     ///
     /// # Errors
     /// As the call's.
@@ -21,20 +22,20 @@ impl Sockets {
         operation: c_int,
         (socket, fd): (u32, c_int),
         event: Option<epoll_event>,
-    ) -> Result<Option<Bell>, i32> {
-        let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.place(socket, fd);
+    ) -> Result<Option<Waker>, Errno> {
+        let place = self.epoll_mut(instance).ok_or(Errno::BADF)?.place(socket, fd);
         if operation == libc::EPOLL_CTL_DEL {
-            self.unwatch(instance, socket, place.ok_or(libc::ENOENT)?);
+            self.unwatch(instance, socket, place.ok_or(Errno::NOENT)?);
             return Ok(None);
         }
-        let event = event.ok_or(libc::EFAULT)?;
+        let event = event.ok_or(Errno::FAULT)?;
         let is_exclusive = event.events & EXCLUSIVE != 0;
         match (operation, place) {
-            (libc::EPOLL_CTL_ADD, _) if is_exclusive && event.events & !BESIDE_EXCLUSIVE != 0 => Err(libc::EINVAL),
-            (libc::EPOLL_CTL_MOD, _) if is_exclusive => Err(libc::EINVAL),
-            (libc::EPOLL_CTL_ADD, Some(_)) => Err(libc::EEXIST),
+            (libc::EPOLL_CTL_ADD, _) if is_exclusive && event.events & !BESIDE_EXCLUSIVE != 0 => Err(Errno::INVAL),
+            (libc::EPOLL_CTL_MOD, _) if is_exclusive => Err(Errno::INVAL),
+            (libc::EPOLL_CTL_ADD, Some(_)) => Err(Errno::EXIST),
             (libc::EPOLL_CTL_ADD, None) => {
-                let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.add(socket, fd, event);
+                let place = self.epoll_mut(instance).ok_or(Errno::BADF)?.add(socket, fd, event);
                 if let Some(socket) = self.get_mut(socket) {
                     // The last is told first, and who is exclusive after all others.
                     let at = if is_exclusive { 0 } else { socket.watchers.len() };
@@ -42,26 +43,26 @@ impl Sockets {
                 }
                 Ok(self.look_again(instance, socket, place))
             }
-            (libc::EPOLL_CTL_MOD, None) => Err(libc::ENOENT),
+            (libc::EPOLL_CTL_MOD, None) => Err(Errno::NOENT),
             (libc::EPOLL_CTL_MOD, Some(place)) => {
-                let interest = self.epoll_mut(instance).and_then(|epoll| epoll.get_mut(place)).ok_or(libc::ENOENT)?;
+                let interest = self.epoll_mut(instance).and_then(|epoll| epoll.get_mut(place)).ok_or(Errno::NOENT)?;
                 if interest.events & EXCLUSIVE != 0 {
-                    return Err(libc::EINVAL);
+                    return Err(Errno::INVAL);
                 }
                 (interest.events, interest.data, interest.is_spent) = (event.events, event.u64, false);
                 Ok(self.look_again(instance, socket, place))
             }
-            _ => Err(libc::EINVAL),
+            _ => Err(Errno::INVAL),
         }
     }
 
     /// An interest is new, or another: it is queued if there is something to tell already, so that others are told in the
-    /// order in which they become ready. Whoever sleeps there has something now.
-    fn look_again(&mut self, instance: u32, socket: u32, place: Place) -> Option<Bell> {
+    /// order in which they become ready. A thread that sleeps there has something now.
+    fn look_again(&mut self, instance: u32, socket: u32, place: Place) -> Option<Waker> {
         let ready = self.get(socket).map_or(0, ready);
         let epoll = self.epoll_mut(instance)?;
         let is_new = epoll.queue(place, Change(ready));
-        epoll.bell.filter(|_| is_new && (epoll.sleepers > 0 || epoll.is_nested))
+        epoll.waker.filter(|_| is_new && (epoll.waiters > 0 || epoll.is_nested))
     }
 
     fn unwatch(&mut self, instance: u32, socket: u32, place: Place) {

@@ -1,6 +1,7 @@
 //! Socket addresses as programs write them.
 
 use libc::{AF_INET, AF_INET6, c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Reads one; an IPv4 address in an IPv6 one's clothes (RFC 4291 section 2.5.5.2) as itself. `None`: of another family, or
@@ -13,18 +14,18 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
     if address.is_null() || length < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: it has so many bytes.
+    // SAFETY: the address has so many bytes: `length` was compared with them.
     let family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     match family {
         AF_INET if length >= size_of::<sockaddr_in>() => {
-            // SAFETY: it has so many bytes.
+            // SAFETY: the address has so many bytes: `length` was compared with them.
             let four = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from_bits(u32::from_be(four.sin_addr.s_addr));
             Some(SocketAddr::new(ip.into(), u16::from_be(four.sin_port)))
         }
         AF_INET6 if length >= 24 => {
             let mut six: sockaddr_in6 = zeroed();
-            // SAFETY: source and target have so many bytes.
+            // SAFETY: source and target have as many bytes as are copied.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     address.cast::<u8>(),
@@ -51,34 +52,34 @@ pub(crate) unsafe fn destination(
     address: *const sockaddr,
     length: socklen_t,
     family: c_int,
-) -> Result<Option<SocketAddr>, i32> {
+) -> Result<Option<SocketAddr>, Errno> {
     if address.is_null() || length == 0 {
         return Ok(None);
     }
     if (length as usize) < size_of::<libc::sa_family_t>() {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
-    // SAFETY: it has so many bytes.
+    // SAFETY: the address has so many bytes: `length` was compared with them.
     let given = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: this function's condition.
     let found = match unsafe { read(address, length) } {
         // Of old, an address of no family is one of IPv4.
         None if given == libc::AF_UNSPEC && family == AF_INET && length as usize >= size_of::<sockaddr_in>() => {
-            // SAFETY: it has so many bytes.
+            // SAFETY: the address has so many bytes: `length` was compared with them.
             let four = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from_bits(u32::from_be(four.sin_addr.s_addr));
             SocketAddr::new(ip.into(), u16::from_be(four.sin_port))
         }
         None if given == libc::AF_UNSPEC && family == AF_INET6 => return Ok(None),
-        None if given == AF_INET || given == AF_INET6 || family == AF_INET6 => return Err(libc::EINVAL),
+        None if given == AF_INET || given == AF_INET6 || family == AF_INET6 => return Err(Errno::INVAL),
         Some(found) if family == AF_INET6 || found.is_ipv4() && given == AF_INET => found,
-        _ => return Err(libc::EAFNOSUPPORT),
+        _ => return Err(Errno::AFNOSUPPORT),
     };
-    if found.port() == 0 { Err(libc::EINVAL) } else { Ok(Some(found)) }
+    if found.port() == 0 { Err(Errno::INVAL) } else { Ok(Some(found)) }
 }
 
 fn zeroed<T: Plain>() -> T {
-    // SAFETY: plain numbers.
+    // SAFETY: the structure is plain numbers, for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
@@ -136,7 +137,8 @@ pub(crate) unsafe fn write(address: SocketAddr, family: c_int, target: *mut sock
         return;
     }
     let (storage, whole) = encode(address, family);
-    // SAFETY: as the caller says.
+    // SAFETY: `target` and `length` are null, or `length` is valid and says how many writable bytes `target` has: this function's
+    // condition.
     unsafe {
         let room = (*length as usize).min(whole);
         std::ptr::copy_nonoverlapping((&raw const storage).cast::<u8>(), target.cast::<u8>(), room);

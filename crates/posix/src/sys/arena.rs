@@ -1,13 +1,15 @@
-//! Memory of the stack and all it knows of: shared by a program's processes, at the same address in each: they are forked from one
-//! another, or have [joined](crate::lifecycle::join).
+//! The arena: memory of the stack and of all it knows of. A program's processes share it, at the same address in each. They are forked from
+//! one another, or have [joined](crate::lifecycle::join).
 //!
-//! Everything this library allocates while it holds the [lock](crate::world::lock) is there; everything else comes from the C
-//! library. The lock is what guards the heap, too.
+//! Whatever this library allocates while it holds the [lock](crate::world::lock) is in the arena. Everything else comes from the C library.
+//! So the lock guards the heap as well.
 
 use crate::sys::local::LOCAL;
 use dlmalloc::Dlmalloc;
+use rustix::io::Errno;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -31,7 +33,7 @@ pub(crate) fn is_inside() -> bool {
     LOCAL.with(|local| local.is_inside.get())
 }
 
-/// To be called by who takes the lock, and who gives it back.
+/// To be called when the lock is taken, and when it is given back.
 #[inline]
 pub(crate) fn set_inside(inside: bool) {
     LOCAL.with(|local| local.is_inside.set(inside));
@@ -41,26 +43,23 @@ pub(crate) fn set_inside(inside: bool) {
 struct Head {
     /// Bytes taken.
     taken: UnsafeCell<usize>,
-    heap: UnsafeCell<Dlmalloc<Reservation>>,
+    heap: UnsafeCell<Dlmalloc<Growing<Shared>>>,
 }
 
-struct Reservation;
+/// Memory that a heap takes piece by piece and never gives back.
+trait Region: Send {
+    /// Takes `size` bytes that nobody has had, zeroed. Returns their address and how many there are. `None`: it is used up.
+    fn take(size: usize) -> Option<(usize, usize)>;
+}
 
-// SAFETY: gives memory of the reservation, once, and never takes it back.
-unsafe impl dlmalloc::Allocator for Reservation {
+/// A heap's source of memory: a [`Region`].
+struct Growing<R>(PhantomData<R>);
+
+// SAFETY: a region gives each piece once and never takes it back.
+unsafe impl<R: Region> dlmalloc::Allocator for Growing<R> {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let none = (std::ptr::null_mut(), 0, 0);
-        let base = BASE.load(Ordering::Relaxed);
-        let Some(head) = head() else { return none };
-        // SAFETY: the lock is held, as by everybody who allocates here.
-        let taken = unsafe { &mut *head.taken.get() };
-        let size = size.next_multiple_of(STEP);
-        if *taken + size > LENGTH {
-            return none;
-        }
-        let at = base + *taken;
-        *taken += size;
-        (std::ptr::with_exposed_provenance_mut(at), size, 0)
+        R::take(size)
+            .map_or((std::ptr::null_mut(), 0, 0), |(at, size)| (std::ptr::with_exposed_provenance_mut(at), size, 0))
     }
 
     fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
@@ -88,6 +87,24 @@ unsafe impl dlmalloc::Allocator for Reservation {
     }
 }
 
+/// The arena's reservation.
+struct Shared;
+
+impl Region for Shared {
+    fn take(size: usize) -> Option<(usize, usize)> {
+        let base = BASE.load(Ordering::Relaxed);
+        // SAFETY: the world's lock is held, as it is whenever somebody allocates here.
+        let taken = unsafe { &mut *head()?.taken.get() };
+        let size = size.next_multiple_of(STEP);
+        if *taken + size > LENGTH {
+            return None;
+        }
+        let at = base + *taken;
+        *taken += size;
+        Some((at, size))
+    }
+}
+
 fn head() -> Option<&'static Head> {
     let base = BASE.load(Ordering::Relaxed);
     // SAFETY: `reserve` put one there, and it is never unmapped.
@@ -98,9 +115,9 @@ fn head() -> Option<&'static Head> {
 ///
 /// # Errors
 /// What `mmap` says; `EFBIG`: the program may have no such file.
-pub(crate) fn reserve() -> Result<(), i32> {
+pub(crate) fn reserve() -> Result<(), Errno> {
     if !crate::sys::raised_limits::has_for_file(LENGTH) {
-        return Err(libc::EFBIG);
+        return Err(Errno::FBIG);
     }
     let file = memory_file();
     let kind = if file < 0 { libc::MAP_ANONYMOUS } else { 0 };
@@ -112,8 +129,11 @@ pub(crate) fn reserve() -> Result<(), i32> {
     if base == libc::MAP_FAILED {
         return Err(crate::sys::libc_next::errno());
     }
-    let head = Head { taken: UnsafeCell::new(STEP), heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Reservation)) };
-    // SAFETY: the mapping's first bytes, which are nobody's yet.
+    let head = Head {
+        taken: UnsafeCell::new(STEP),
+        heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Growing(PhantomData))),
+    };
+    // SAFETY: these are the mapping's first bytes, which nobody uses yet.
     unsafe { base.cast::<Head>().write(head) };
     BASE.store(base.expose_provenance(), Ordering::Release);
     FILE.store(file, Ordering::Relaxed);
@@ -122,16 +142,16 @@ pub(crate) fn reserve() -> Result<(), i32> {
 
 /// A file as long as the reservation, of which nothing is there yet; -1: there can be none.
 fn memory_file() -> RawFd {
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"qanat-world".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return -1;
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) } == 0 {
-        return crate::sys::bells::out_of_the_way(file);
+        return crate::sys::wakers::out_of_the_way(file);
     }
-    // SAFETY: ours.
+    // SAFETY: the descriptor is the library's own, and nothing else uses it.
     unsafe { crate::sys::libc_next::close(file) };
     -1
 }
@@ -147,7 +167,7 @@ pub(crate) fn leave() {
     cover(BASE.load(Ordering::Relaxed), LENGTH);
 }
 
-/// Puts zeros of this process's own in the place of something shared. Who is about to look there finds them, and nothing that
+/// Puts zeros of this process's own in the place of something shared. A thread that is about to look there finds them, and nothing that
 /// anybody else writes.
 pub(crate) fn cover(place: usize, length: usize) {
     if place == 0 {
@@ -159,7 +179,7 @@ pub(crate) fn cover(place: usize, length: usize) {
     // SAFETY: a mapping of this library's, which nobody refers to that has not been told; see `away`.
     if unsafe { libc::mmap(place, length, protection, flags, -1, 0) } == libc::MAP_FAILED {
         // It can't be left, and it must not be stayed in.
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::abort() };
     }
 }
@@ -168,7 +188,7 @@ pub(crate) fn cover(place: usize, length: usize) {
 ///
 /// # Errors
 /// `EEXIST`: something else is there; else what `mmap` says.
-pub(crate) fn adopt(file: RawFd, number: RawFd, base: usize) -> Result<(), i32> {
+pub(crate) fn adopt(file: RawFd, number: RawFd, base: usize) -> Result<(), Errno> {
     adopt_at(file, number, base, libc::MAP_FIXED_NOREPLACE)
 }
 
@@ -184,11 +204,11 @@ pub(crate) fn hold_place(base: usize) {
 ///
 /// # Errors
 /// What `mmap` says.
-pub(crate) fn return_to(file: RawFd, base: usize) -> Result<(), i32> {
+pub(crate) fn return_to(file: RawFd, base: usize) -> Result<(), Errno> {
     adopt_at(file, file, base, libc::MAP_FIXED)
 }
 
-fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32> {
+fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), Errno> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | how;
     let wished = std::ptr::without_provenance_mut(base);
     // SAFETY: a new mapping, at that address only if nothing is there.
@@ -197,9 +217,9 @@ fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32
         return Err(crate::sys::libc_next::errno());
     }
     if at.expose_provenance() != base {
-        // SAFETY: mapped just now.
+        // SAFETY: the mapping was made just now, and nothing points into it.
         unsafe { libc::munmap(at, LENGTH) };
-        return Err(libc::EEXIST);
+        return Err(Errno::EXIST);
     }
     BASE.store(base, Ordering::Release);
     FILE.store(number, Ordering::Relaxed);
@@ -224,47 +244,20 @@ const PRIVATE_LENGTH: usize = 64 << 20;
 /// Of such a process: its own memory, from here on.
 static PRIVATE: AtomicUsize = AtomicUsize::new(0);
 static PRIVATE_TAKEN: AtomicUsize = AtomicUsize::new(0);
-static PRIVATE_HEAP: Private = Private(UnsafeCell::new(Dlmalloc::new_with_allocator(PrivateReservation)));
+static PRIVATE_HEAP: Private = Private(UnsafeCell::new(Dlmalloc::new_with_allocator(Growing(PhantomData))));
 
-struct Private(UnsafeCell<Dlmalloc<PrivateReservation>>);
+struct Private(UnsafeCell<Dlmalloc<Growing<OfOneProcess>>>);
 
 // SAFETY: used only by a process of one thread, once it has said so.
 unsafe impl Sync for Private {}
 
-struct PrivateReservation;
+/// The memory of a process that began past the C library.
+struct OfOneProcess;
 
-// SAFETY: gives memory of the mapping, once, and never takes it back.
-unsafe impl dlmalloc::Allocator for PrivateReservation {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+impl Region for OfOneProcess {
+    fn take(size: usize) -> Option<(usize, usize)> {
         let at = PRIVATE_TAKEN.fetch_add(size, Ordering::Relaxed);
-        if at.saturating_add(size) > PRIVATE_LENGTH {
-            return (std::ptr::null_mut(), 0, 0);
-        }
-        (std::ptr::with_exposed_provenance_mut(PRIVATE.load(Ordering::Relaxed) + at), size, 0)
-    }
-
-    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
-        std::ptr::null_mut()
-    }
-
-    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
-        false
-    }
-
-    fn free(&self, _: *mut u8, _: usize) -> bool {
-        false
-    }
-
-    fn can_release_part(&self, _: u32) -> bool {
-        false
-    }
-
-    fn allocates_zeros(&self) -> bool {
-        true
-    }
-
-    fn page_size(&self) -> usize {
-        4_096
+        (at.saturating_add(size) <= PRIVATE_LENGTH).then(|| (PRIVATE.load(Ordering::Relaxed) + at, size))
     }
 }
 
@@ -273,7 +266,7 @@ unsafe impl dlmalloc::Allocator for PrivateReservation {
 pub(crate) fn use_private_heap() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping where nothing is.
+    // SAFETY: a new mapping where nothing is, which changes no memory in use.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), PRIVATE_LENGTH, protection, flags, -1, 0) };
     if place != libc::MAP_FAILED {
         PRIVATE.store(place.expose_provenance(), Ordering::Relaxed);
@@ -282,7 +275,7 @@ pub(crate) fn use_private_heap() {
 
 /// The heap of a process that began past the C library.
 #[inline]
-fn private_heap() -> Option<*mut Dlmalloc<PrivateReservation>> {
+fn private_heap() -> Option<*mut Dlmalloc<Growing<OfOneProcess>>> {
     (PRIVATE.load(Ordering::Relaxed) != 0).then(|| PRIVATE_HEAP.0.get())
 }
 
@@ -296,7 +289,7 @@ unsafe fn alloc_outside(layout: Layout) -> *mut u8 {
     match private_heap() {
         // SAFETY: one thread, so nobody else is in the heap.
         Some(heap) => unsafe { (*heap).malloc(layout.size(), layout.align()) },
-        // SAFETY: as the caller says.
+        // SAFETY: the layout's size is not zero: this function's condition.
         None => unsafe { System.alloc(layout) },
     }
 }
@@ -326,9 +319,9 @@ pub(crate) struct Routed;
 unsafe impl GlobalAlloc for Routed {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match head() {
-            // SAFETY: the lock is held, so nobody else is in the heap.
+            // SAFETY: the world's lock is held, so nobody else is in the heap.
             Some(head) if is_inside() => unsafe { (*head.heap.get()).malloc(layout.size(), layout.align()) },
-            // SAFETY: as the caller says.
+            // SAFETY: the layout's size is not zero: the condition of `GlobalAlloc::alloc`.
             _ => unsafe { alloc_outside(layout) },
         }
     }
@@ -342,7 +335,7 @@ unsafe impl GlobalAlloc for Routed {
         if let Some(head) = head()
             && is_inside()
         {
-            // SAFETY: the lock is held, and it came from this heap.
+            // SAFETY: the world's lock is held, and the pointer came from this heap.
             unsafe { (*head.heap.get()).free(pointer, layout.size(), layout.align()) };
         }
     }
@@ -352,19 +345,20 @@ unsafe impl GlobalAlloc for Routed {
             && is_inside()
             && let Some(head) = head()
         {
-            // SAFETY: the lock is held, and it came from this heap.
+            // SAFETY: the world's lock is held, and the pointer came from this heap.
             return unsafe { (*head.heap.get()).realloc(pointer, layout.size(), layout.align(), size) };
         }
         if !is_ours(pointer) && !is_inside() && private_heap().is_none() {
-            // SAFETY: as the caller says.
+            // SAFETY: the pointer is of this layout (the condition of `GlobalAlloc::realloc`), and no heap but the C library's can have
+            // given it.
             return unsafe { System.realloc(pointer, layout, size) };
         }
-        // SAFETY: the size is not zero, as the caller says, and the alignment was one before.
+        // SAFETY: the size is not zero (the condition of `GlobalAlloc::realloc`), and the alignment was one before.
         let new = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
         if !new.is_null() {
-            // SAFETY: both have so many bytes, and are different.
+            // SAFETY: both have as many bytes as are copied, and they do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(pointer, new, layout.size().min(size)) };
-            // SAFETY: as the caller says.
+            // SAFETY: the pointer is of this layout: the condition of `GlobalAlloc::realloc`.
             unsafe { self.dealloc(pointer, layout) };
         }
         new

@@ -1,4 +1,4 @@
-//! `--explain`: which sockets are ours, which went to the kernel and why, a line each.
+//! `--explain`: a line for each socket that says whether it is ours, or why it went to the kernel.
 
 use qanat::control::log_line;
 use std::fmt;
@@ -89,7 +89,7 @@ fn write_line(fd: RawFd, level: &str, words: fmt::Arguments<'_>) {
 }
 
 fn write_to(fd: RawFd, line: &str) {
-    // SAFETY: so many readable bytes.
+    // SAFETY: the pointer is to as many readable bytes as the length says.
     unsafe { crate::sys::libc_next::write(fd, line.as_ptr().cast(), line.len()) };
 }
 
@@ -105,11 +105,11 @@ static AT_START: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// What `fd` is: its kind, and device and file.
 fn file(fd: RawFd) -> Option<(libc::mode_t, [u64; 2])> {
     let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: room for the answer.
+    // SAFETY: the pointer is to a place with room for the answer.
     if unsafe { libc::fstat(fd, found.as_mut_ptr()) } != 0 {
         return None;
     }
-    // SAFETY: plain numbers, zeroed at first.
+    // SAFETY: the structure is plain numbers, and it was zeroed at first.
     let found = unsafe { found.assume_init() };
     Some((found.st_mode & libc::S_IFMT, [found.st_dev, found.st_ino]))
 }
@@ -119,7 +119,7 @@ fn file(fd: RawFd) -> Option<(libc::mode_t, [u64; 2])> {
 pub(crate) fn is_for_words(fd: RawFd) -> bool {
     let Some((kind, which)) = file(fd) else { return false };
     let is_first = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed)) == which;
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let appends = || unsafe { crate::sys::libc_next::fcntl64(fd, libc::F_GETFL, 0) & libc::O_APPEND != 0 };
     let is_log = match kind {
         libc::S_IFCHR | libc::S_IFIFO => true,
@@ -128,7 +128,7 @@ pub(crate) fn is_for_words(fd: RawFd) -> bool {
     };
     let mut look = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // One that nobody reads would end the program by SIGPIPE, a full one would keep it waiting.
-    // SAFETY: one writable structure.
+    // SAFETY: the pointer is to one writable structure.
     (is_first || is_log)
         && unsafe { crate::sys::libc_next::poll(&raw mut look, 1, 0) } == 1
         && look.revents == libc::POLLOUT

@@ -4,16 +4,17 @@ use libc::{
     FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
     pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The next definition of `name` after this library's.
 fn next(name: &CStr) -> *mut c_void {
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
         // The program could not have been linked without it.
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::abort() };
     }
     found
@@ -36,7 +37,7 @@ macro_rules! real {
             }
             // SAFETY: the C library's function of that name has this signature.
             let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(found) };
-            // SAFETY: as the caller says.
+            // SAFETY: the arguments are what that function demands: this function's condition.
             unsafe { function($($argument),*) }
         }
     )*};
@@ -121,20 +122,52 @@ real! {
 /// The C library's `fork` that calls nothing of the program's; `None`: it is too old to have one (before 2.34).
 pub(crate) fn quiet_fork() -> Option<unsafe extern "C" fn() -> pid_t> {
     static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is a C string.
     let place = *FOUND.get_or_init(|| unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) }.expose_provenance());
     // SAFETY: the C library's function of that name has this signature.
     (place != 0).then(|| unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<c_void>(place)) })
 }
 
-/// What the system call sets when it fails.
-pub(crate) fn errno() -> i32 {
-    // SAFETY: this thread's own.
+/// The highest number of an error that the kernel gives.
+const ERROR_MAX: i64 = 4_095;
+
+/// The error with this number. What is none (a number that a process of fewer rights sent, or 0) becomes `EIO`.
+pub(crate) fn error_of(number: i64) -> Errno {
+    if (1..=ERROR_MAX).contains(&number) { Errno::from_raw_os_error(number as i32) } else { Errno::IO }
+}
+
+/// What the call that has just failed has set.
+pub(crate) fn errno() -> Errno {
+    error_of(raw_errno().into())
+}
+
+/// The number itself, which is to be there [again](set_raw_errno) after other calls; 0: no call has failed yet.
+pub(crate) fn raw_errno() -> i32 {
+    // SAFETY: the pointer is to this thread's own `errno`.
     unsafe { *libc::__errno_location() }
 }
 
 /// Sets it.
-pub(crate) fn set_errno(errno: i32) {
-    // SAFETY: this thread's own.
-    unsafe { *libc::__errno_location() = errno };
+pub(crate) fn set_raw_errno(number: i32) {
+    // SAFETY: the pointer is to this thread's own `errno`.
+    unsafe { *libc::__errno_location() = number };
+}
+
+/// Sets it, of a call that fails.
+pub(crate) fn set_errno(errno: Errno) {
+    set_raw_errno(errno.raw_os_error());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_no_errors_are_one() {
+        for number in [0, -1, 4_096, 70_000, i64::MIN, i64::MAX] {
+            assert_eq!(error_of(number), Errno::IO, "{number}");
+        }
+        assert_eq!(error_of(libc::EAGAIN.into()), Errno::AGAIN);
+        assert_eq!(error_of(ERROR_MAX).raw_os_error(), 4_095);
+    }
 }

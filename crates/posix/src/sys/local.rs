@@ -1,5 +1,5 @@
-//! What a thread notes of itself for each call. In one place: a library that is loaded before others finds its threads' own data
-//! by a call (`__tls_get_addr`), one for each variable that is used.
+//! What a thread notes of itself for each call. It is in one place, because a library that is loaded before others reaches its threads' own
+//! data by a call (`__tls_get_addr`), one for each variable that is used.
 
 use std::cell::Cell;
 

@@ -9,14 +9,14 @@ use libc::{c_long, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The kernel's: somebody sleeps; who had it has died.
+/// The kernel's bits: somebody sleeps; the holder has died.
 const WAITERS: u32 = 1 << 31;
 const OWNER_DIED: u32 = 1 << 30;
 const THREAD: u32 = OWNER_DIED - 1;
 
 /// Tries before a thread that finds it taken goes to sleep: it is held for some microseconds.
 const TRIES: u32 = 200;
-/// Who sleeps looks so often whether there is still somebody who could wake it.
+/// How often a sleeper looks whether there is still somebody that could wake it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Looks whether a thread that was stopped has given it back, and how long they are apart.
@@ -29,7 +29,7 @@ pub(crate) struct Word(AtomicU32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
     Well,
-    /// Who had it was killed.
+    /// The thread that had it was killed.
     FromTheDead,
     /// Not taken: the world has fallen meanwhile.
     NotOurs,
@@ -57,7 +57,7 @@ fn robust_list(local: &Local) -> *mut RobustList {
     }
     let (mut list, mut length) = (std::ptr::null_mut::<RobustList>(), 0usize);
     let arguments = [0, (&raw mut list).addr(), (&raw mut length).addr(), 0, 0];
-    // SAFETY: room for both answers.
+    // SAFETY: both pointers are to places with room for the answers.
     let status = unsafe { raw::call(&Call::new(libc::SYS_get_robust_list, arguments)) };
     if status != 0 || length != size_of::<RobustList>() {
         return std::ptr::null_mut();
@@ -88,7 +88,7 @@ pub(crate) fn register_robust_list(place: usize) {
 /// The kernel's number of this thread.
 fn thread(local: &Local) -> u32 {
     if local.thread.get() == 0 {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         local.thread.set(unsafe { raw::call(&Call::new(libc::SYS_gettid, [0; 5])) } as u32 & THREAD);
     }
     local.thread.get()
@@ -177,12 +177,12 @@ impl Word {
         }
     }
 
-    /// Whoever has it has been stopped by a signal. It goes on until it has given the lock back, and is stopped again: else all who share
+    /// A signal has stopped the thread that has it. It goes on until it has given the lock back, and is stopped again: else all who share
     /// the card would be stopped with it.
     #[cold]
     fn hurry(&self, owner: u32) {
         let send = |signal: i32| {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { raw::call(&Call::new(libc::SYS_kill, [owner as usize, signal as usize, 0, 0, 0])) }
         };
         if send(libc::SIGCONT) != 0 {
@@ -193,7 +193,7 @@ impl Word {
                 break;
             }
             let step = libc::timespec { tv_sec: 0, tv_nsec: STEP_NS };
-            // SAFETY: a readable time.
+            // SAFETY: the pointer is to a readable time.
             unsafe { raw::call(&Call::new(libc::SYS_nanosleep, [(&raw const step).addr(), 0, 0, 0, 0])) };
         }
         send(libc::SIGSTOP);
@@ -208,7 +208,7 @@ impl Word {
         self.note(local, false);
     }
 
-    /// Wakes all who sleep, to look what has become of the world.
+    /// Wakes all sleepers, so that they look what has become of the world.
     pub(crate) fn wake_all(&self) {
         futex(&self.0, libc::FUTEX_WAKE, i32::MAX as usize, std::ptr::null());
     }
@@ -242,6 +242,6 @@ fn is_stopped(thread: u32) -> bool {
 
 /// Whether there is a thread of that number.
 fn is_alive(thread: u32) -> bool {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { raw::call(&Call::new(libc::SYS_kill, [thread as usize, 0, 0, 0, 0])) != -(libc::ESRCH as isize) }
 }

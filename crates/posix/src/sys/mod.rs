@@ -2,7 +2,6 @@
 
 pub(crate) mod address;
 pub(crate) mod arena;
-pub(crate) mod bells;
 pub(crate) mod descriptor;
 pub(crate) mod explain;
 pub(crate) mod kernel_socket;
@@ -19,5 +18,6 @@ pub(crate) mod sleep;
 pub(crate) mod target;
 pub(crate) mod this_process;
 pub(crate) mod unix_pair;
+pub(crate) mod wakers;
 pub(crate) mod watchdog;
 pub(crate) mod wishes;

@@ -5,6 +5,7 @@
 use crate::sys::descriptor::notes;
 use crate::sys::libc_next;
 use crate::sys::this_process::class::Class;
+use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -42,27 +43,27 @@ pub(crate) fn has_fallen() -> bool {
 ///
 /// # Errors
 /// Out of descriptors or memory.
-pub(crate) fn make() -> Result<(), i32> {
-    // SAFETY: a NUL-terminated name.
+pub(crate) fn make() -> Result<(), Errno> {
+    // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"qanat-class".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return Err(libc_next::errno());
     }
     // Who has it to read, and is another user, is not to open it anew to write.
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) != 0 || libc::fchmod(file, 0o600) != 0 } {
         return Err(libc_next::errno());
     }
-    adopt(crate::sys::bells::out_of_the_way(file))
+    adopt(crate::sys::wakers::out_of_the_way(file))
 }
 
-/// Maps what another process has made, and who hands it on can be trusted.
+/// Maps what another process has made. The process that hands it on can be trusted.
 ///
 /// # Errors
 /// What `mmap` says.
-pub(crate) fn adopt(file: RawFd) -> Result<(), i32> {
+pub(crate) fn adopt(file: RawFd) -> Result<(), Errno> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping where nothing is.
+    // SAFETY: a new mapping where nothing is, which changes no memory in use.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, protection, libc::MAP_SHARED, file, 0) };
     if place == libc::MAP_FAILED {
         return Err(libc_next::errno());
@@ -99,7 +100,7 @@ pub(crate) fn publish(class: &Class) {
     let_go(Instead::Belongs);
 }
 
-/// To whom the world has fallen.
+/// The class to which the world has fallen.
 pub(crate) fn class() -> Option<Class> {
     word(0).filter(|word| word.load(Ordering::Acquire) != 0)?;
     let length = (word(4)?.load(Ordering::Relaxed) as usize).min(TEXT_MAX);
@@ -112,7 +113,7 @@ pub(crate) fn class() -> Option<Class> {
 /// The same, by a descriptor of the page that may only be read.
 pub(crate) fn class_in(file: RawFd) -> Option<Class> {
     let mut bytes = [0; LENGTH];
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let count = unsafe { libc::pread(file, bytes.as_mut_ptr().cast(), LENGTH, 0) };
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     if usize::try_from(count) != Ok(LENGTH) || word(0)? == 0 {
@@ -134,7 +135,7 @@ pub(crate) fn let_go(instead: Instead) {
     let file = FILE.swap(-1, Ordering::Relaxed);
     if file >= 0 {
         notes::set(file, notes::Entry::Kernel);
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { libc_next::close(file) };
     }
 }

@@ -1,5 +1,5 @@
-//! Limits that a program has been given are meant for what it does itself. The library's descriptors have numbers beyond them, and its
-//! memory files are longer: while these are made the limits are raised, as far as they may be, and then they are as they were.
+//! Limits of a program are meant for what the program does itself. The library's descriptors have numbers beyond them, and its memory files
+//! are longer. While these are made, the limits are raised as far as they may be, and afterwards they are restored.
 
 use crate::sys::raw::{self, Call};
 use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
@@ -72,7 +72,7 @@ pub(crate) fn has_for_file(length: usize) -> bool {
 
 /// A copy of `fd` with a number of `least` or more, whatever the limit; negative: there is none.
 pub(crate) fn copy_above(fd: RawFd, least: RawFd, command: libc::c_int) -> RawFd {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let copy = || unsafe { crate::sys::libc_next::fcntl64(fd, command, least as libc::c_ulong) };
     let made = copy();
     if made >= 0 { made } else { with_room(copy) }

@@ -1,4 +1,4 @@
-//! System calls past the C library, which has all threads of a process take part in some of them.
+//! System calls without the C library, which has all threads of a process take part in some of them.
 
 use std::arch::asm;
 
@@ -22,7 +22,7 @@ impl Call {
 pub(crate) unsafe fn call(call: &Call) -> isize {
     let [a, b, c, d, e] = call.arguments;
     let answer: isize;
-    // SAFETY: as the caller says; the kernel changes these registers and no others.
+    // SAFETY: the arguments are what the system call demands: this function's condition. The kernel changes these registers and no others.
     unsafe {
         asm!("syscall", inlateout("rax") call.number as isize => answer, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
             in("r8") e, out("rcx") _, out("r11") _, options(nostack));

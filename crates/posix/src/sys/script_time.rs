@@ -1,4 +1,4 @@
-//! Whether time is a script's, and what time it is there.
+//! Whether time is a script's, and what time it is in that case.
 
 use qanat::Time;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Where the part of a world is that all its processes share; what is there, the [lock](crate::world::lock) knows.
+//! The address of the part of a world that all its processes share. The [lock](crate::world::lock) knows what is there.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -45,7 +45,8 @@ pub(crate) fn handler_called(goes_on: bool) {
 /// As a handler with `SA_SIGINFO` is called.
 pub(crate) unsafe fn hold_back(signal: c_int, information: *mut siginfo_t, context: *mut c_void) -> bool {
     let context = context.cast::<libc::ucontext_t>();
-    // SAFETY: as the caller says; blocked from the handler's return on, it stays pending when it is sent again.
+    // SAFETY: `information` is what the kernel gave the handler: this function's condition. The signal is blocked from the handler's return
+    // on, so it stays pending when it is sent again.
     let sent = unsafe {
         let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, information) == 0

@@ -2,6 +2,7 @@
 
 use crate::sys::libc_next;
 use libc::{c_int, pollfd, sigset_t, timespec};
+use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ pub(crate) fn timespec_of(time: Duration) -> timespec {
 }
 
 /// Sleeps on `fds`; `Err`: a signal, or what else the kernel says.
-pub(crate) fn sleep(fds: &mut [pollfd], time: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
+pub(crate) fn sleep(fds: &mut [pollfd], time: Option<Duration>, mask: *const sigset_t) -> Result<c_int, Errno> {
     let timeout = time.map(timespec_of);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: so many descriptors; timeout and mask are valid or null.

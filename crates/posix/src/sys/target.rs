@@ -1,4 +1,4 @@
-//! What a program that is about to be executed is: whether the loader will put this library before its own.
+//! What a program that is about to be executed is: whether the loader will load this library before the program's own.
 
 use std::fs::File;
 use std::io::Read;
@@ -35,7 +35,7 @@ pub(crate) const NOT_LOADED: &str = "its sockets are the kernel's: it is linked 
                                      directly, or set-user-ID";
 
 /// Whether the program at `path`, or the interpreter of a script, is linked dynamically, calls the kernel by the C library, and
-/// keeps the rights of who executes it. `None`: there is no such file.
+/// keeps the rights of the process that executes it. `None`: there is no such file.
 pub(crate) fn loads_libraries(path: &Path) -> Option<bool> {
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     Some(is_dynamic(path))

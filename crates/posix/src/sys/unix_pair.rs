@@ -1,4 +1,4 @@
-//! Pairs of Unix sockets on which nothing is sent along.
+//! Pairs of Unix sockets that pass on no descriptors or credentials.
 
 use crate::sys::libc_next;
 use libc::c_int;

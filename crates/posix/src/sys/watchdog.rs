@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The signal has its effect from now on: to be called before the process confines itself.
 pub(crate) fn let_in() {
-    // SAFETY: the default action.
+    // SAFETY: the default action is no function that could be called at a wrong time.
     unsafe { libc::signal(libc::SIGALRM, libc::SIG_DFL) };
 }
 

@@ -1,12 +1,13 @@
 //! A world is made of a device, a clock and addresses.
 
-use crate::sys::bells::{Bells, new_event};
 use crate::sys::descriptor;
+use crate::sys::wakers::{Wakers, new_event};
 use crate::world::processes::Processes;
 use crate::world::state::{Device, Parts, World, WorldClock};
 use qanat::Config;
 use qanat::nic::Clock;
 use qanat::stack::Stack;
+use rustix::io::Errno;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
@@ -20,17 +21,28 @@ pub(crate) struct Ground {
     pub(crate) registry: RawFd,
 }
 
+/// Why there can be no world.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AssembleError {
+    #[error("no entropy: {0}")]
+    Entropy(std::io::Error),
+    #[error("descriptors: {0}")]
+    Descriptors(Errno),
+}
+
 /// Makes a world; with the lock held.
-pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
+///
+/// # Errors
+/// The kernel gives no random bytes, or there is no room for descriptors.
+pub(crate) fn assemble(ground: Ground) -> Result<World, AssembleError> {
     let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
-    let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let entropy = qanat::entropy().map_err(AssembleError::Entropy)?;
     let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
-    let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
-    let bells = Bells::new().map_err(say)?;
+    let wakers = Wakers::new().map_err(AssembleError::Descriptors)?;
     let mut processes = Processes { registry, ..Processes::default() };
     let table = descriptor::new_table();
     descriptor::use_table(&table);
     processes.insert(table);
-    let keeper_bell = new_event().map_err(say)?;
-    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config }))
+    let keeper_waker = new_event().map_err(AssembleError::Descriptors)?;
+    Ok(World::new(Parts { stack, vnic, clock, wakers, processes, keeper_waker, addresses, config }))
 }

@@ -1,4 +1,4 @@
-//! The stack is driven with the lock held, and the keeper knows when.
+//! The stack is driven with the lock held, and the keeper learns when.
 
 use crate::world::lock::Guard;
 use qanat::Time;

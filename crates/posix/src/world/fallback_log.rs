@@ -1,4 +1,4 @@
-//! Sockets that stay the kernel's are told of: the first of each kind on standard error, all of them by `--explain`.
+//! Messages about sockets that stay the kernel's: the first of each kind on standard error, all of them with `--explain`.
 
 use crate::sys::explain::{explain, is_explaining, warn};
 use crate::world::fallbacks::{Call, Fallback, KEPT, Why};

@@ -1,5 +1,5 @@
-//! The one lock: around the stack, the device, the sockets, and the heap they are in. It is shared by processes and survives
-//! their death. It is also the one gate: whose world it is no more is turned away before it has looked at anything behind it.
+//! The one lock: it guards the stack, the device, the sockets, and the heap they are in. Processes share it, and it survives their death. It
+//! is also the one gate: a process that has lost the world is turned away before it has looked at anything behind the lock.
 
 use crate::sys::arena::set_inside;
 use crate::sys::explain::error;
@@ -9,8 +9,9 @@ use crate::sys::page::has_fallen;
 use crate::sys::shared_place;
 use crate::sys::signals::lock_given_back;
 use crate::world::end::{End, words};
-use crate::world::roll::Roll;
+use crate::world::pid_table::PidTable;
 use crate::world::state::World;
+use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -27,8 +28,8 @@ pub(crate) struct Shared {
     pub(crate) driven_at: AtomicU64,
     /// Why nobody goes on with this world: an [`End`], or 0.
     end: AtomicU64,
-    /// Who has the card.
-    pub(crate) roll: Roll,
+    /// The processes that have the card.
+    pub(crate) pids: PidTable,
     /// Where it has been said that the card is gone.
     pub(crate) told: Told,
 }
@@ -61,7 +62,7 @@ pub(crate) fn shared() -> Option<&'static Shared> {
     unsafe { shared_place::get().cast::<Shared>().as_ref() }
 }
 
-/// Makes the shared part of what `make` makes, which is called as one who holds the lock.
+/// Makes the shared part of what `make` makes, which is called with the lock held.
 ///
 /// # Errors
 /// What `make` says.
@@ -74,7 +75,7 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
             keeper_is_asleep: AtomicU32::new(0),
             driven_at: AtomicU64::new(0),
             end: AtomicU64::new(0),
-            roll: Roll::new(),
+            pids: PidTable::new(),
             told: Told([const { AtomicU64::new(0) }; TOLD_MAX]),
         });
         shared_place::set(Box::into_raw(shared).cast());
@@ -150,13 +151,13 @@ pub(crate) struct Guard {
 /// Takes the lock.
 ///
 /// # Errors
-/// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
+/// `EAGAIN` in a signal handler that interrupted the lock's holder; `ENETDOWN` without a world, or if it is broken.
 #[inline]
-pub(crate) fn lock() -> Result<Guard, i32> {
+pub(crate) fn lock() -> Result<Guard, Errno> {
     let shared = shared().ok_or_else(crate::sys::this_process::standing::error)?;
     LOCAL.with(|local| {
         if local.is_inside.get() || local.is_held.get() {
-            return Err(libc::EAGAIN);
+            return Err(Errno::AGAIN);
         }
         // From here on: a signal that comes while it is being taken waits, too.
         local.is_held.set(true);
@@ -177,10 +178,10 @@ pub(crate) fn lock() -> Result<Guard, i32> {
 }
 
 /// What a call says that has begun in a world that fell to another class meanwhile: begun again, it goes another way.
-const OUT: i32 = libc::EINTR;
+const OUT: Errno = Errno::INTR;
 
 #[inline]
-fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
+fn take(shared: &'static Shared, local: &Local) -> Result<Guard, Errno> {
     // Before anything is looked at, and when it is there.
     if has_fallen() {
         return Err(OUT);
@@ -192,7 +193,7 @@ fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
     }
     if shared.is_over() {
         shared.word.give_back(local);
-        return Err(libc::ENETDOWN);
+        return Err(Errno::NETDOWN);
     }
     local.is_inside.set(true);
     Ok(Guard { shared })
@@ -204,11 +205,11 @@ impl Guard {
         self.shared
     }
 
-    /// The world belongs to `class` from now on: whoever waits wakes, and learns of it.
+    /// The world belongs to `class` from now on: all that wait wake up and learn of it.
     pub(crate) fn fall(self, class: &crate::sys::this_process::class::Class) {
         crate::sys::page::publish(class);
         crate::sys::this_process::standing::settle();
-        self.bells.ring_all();
+        self.wakers.wake_all();
         let shared = self.shared;
         drop(self);
         shared.word.wake_all();
@@ -220,7 +221,7 @@ impl Deref for Guard {
 
     #[inline]
     fn deref(&self) -> &World {
-        // SAFETY: the lock is held.
+        // SAFETY: the world's lock is held.
         unsafe { &*self.shared.world.get() }
     }
 }
@@ -257,15 +258,15 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         // Whoever leaves the stack with nobody to drive it tells the keeper.
-        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0 && !self.lead.is_watching();
-        let bell = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
-            Some(self.keeper_bell)
+        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0 && !self.leadership.is_watching();
+        let waker = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
+            Some(self.keeper_waker)
         } else {
             None
         };
         self.unlock();
-        if let Some(bell) = bell {
-            crate::sys::bells::ring(bell);
+        if let Some(waker) = waker {
+            crate::sys::wakers::wake(waker);
         }
     }
 }

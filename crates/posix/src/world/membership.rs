@@ -1,4 +1,4 @@
-//! How processes come to be those of a world, and what becomes of what one had that has ended.
+//! How processes become members of a world, and what happens to what a process had when it has ended.
 
 use crate::sys::descriptor::{self, Entry, decode};
 use crate::world::lock::{Guard, shared};
@@ -31,7 +31,7 @@ pub(crate) fn become_process(number: u32, lifeline: RawFd, record: &Record) {
 fn note_id(number: u32, record: &Record, id: libc::pid_t) {
     record.id.store(id, Ordering::Relaxed);
     if let Some(shared) = shared() {
-        shared.roll.note(number, id);
+        shared.pids.note(number, id);
     }
 }
 
@@ -73,17 +73,17 @@ impl Guard {
                     epoll.references += 1;
                 }
             }
-            Entry::Own | Entry::Kernel | Entry::Away => {}
+            Entry::Own | Entry::Kernel | Entry::Remote => {}
         }
     }
 
     /// A process has ended: what it had is closed.
     pub(crate) fn process_ended(&mut self, number: u32) {
         let Some(record) = self.processes.records.get_mut(number as usize).and_then(Option::take) else { return };
-        self.shared().roll.strike(number);
-        self.lead.process_ended(number);
-        for bell in record.bells {
-            self.bells.give_back(bell);
+        self.shared().pids.remove(number);
+        self.leadership.process_ended(number);
+        for waker in record.wakers {
+            self.wakers.give_back(waker);
         }
         for socket in record.held {
             self.release(socket);
@@ -92,7 +92,7 @@ impl Guard {
             match decode(cell.load(Ordering::Relaxed)) {
                 Entry::Socket(socket) => self.release(socket),
                 Entry::Epoll(epoll) => self.release_epoll(epoll),
-                Entry::Own | Entry::Kernel | Entry::Away => {}
+                Entry::Own | Entry::Kernel | Entry::Remote => {}
             }
         }
     }

@@ -1,7 +1,7 @@
-//! The processes of a program: who has which sockets open; and which of them this one is.
+//! The processes of a program: which sockets each has open, and which of them this process is.
 
-use crate::sys::bells::Bell;
 use crate::sys::descriptor::{self, Entry, Table};
+use crate::sys::wakers::Waker;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
@@ -10,8 +10,8 @@ pub(crate) struct Record {
     /// The kernel's number of it; 0: it has not begun yet.
     pub(crate) id: AtomicI32,
     pub(crate) table: Box<Table>,
-    /// Bells its threads have.
-    pub(crate) bells: Vec<Bell>,
+    /// Wakers its threads have.
+    pub(crate) wakers: Vec<Waker>,
     /// Sockets that its threads wait for: each has a reference.
     pub(crate) held: Vec<u32>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn insert(&mut self, table: Box<Table>) -> u32 {
-        let record = Record { id: AtomicI32::new(0), table, bells: Vec::new(), held: Vec::new() };
+        let record = Record { id: AtomicI32::new(0), table, wakers: Vec::new(), held: Vec::new() };
         match self.records.iter().position(Option::is_none) {
             Some(free) => {
                 self.records[free] = Some(record);
@@ -82,8 +82,8 @@ pub(crate) fn note_registry(registry: RawFd) {
     REGISTRY.store(registry, Ordering::Relaxed);
 }
 
-/// This process goes on as one that is away.
-pub(crate) fn begin_away(number: u32, lifeline: RawFd, registry: RawFd) {
+/// This process goes on detached.
+pub(crate) fn begin_detached(number: u32, lifeline: RawFd, registry: RawFd) {
     be(number, lifeline);
     note_registry(registry);
 }
@@ -99,12 +99,12 @@ pub(crate) fn be_in_place_of(number: u32) {
     NUMBER.store(number, Ordering::Relaxed);
 }
 
-/// A child of a process that is away.
-pub(crate) fn child_of_away(number: u32, lifeline: RawFd) {
+/// A child of a detached process.
+pub(crate) fn child_of_detached(number: u32, lifeline: RawFd) {
     set_first(false);
     let parents = be(number, lifeline);
     descriptor::set(lifeline, Entry::Own);
     descriptor::set(parents, Entry::Kernel);
-    // SAFETY: a copy of the parent's, of no use here.
+    // SAFETY: the descriptor is a copy of the parent's, and nothing here uses it.
     unsafe { crate::sys::libc_next::close(parents) };
 }

@@ -1,4 +1,4 @@
-//! What becomes of a socket, or an instance of `epoll`, when nothing refers to it any more.
+//! What happens to a socket, or an instance of `epoll`, when nothing refers to it any more.
 
 use crate::sockets::epoll::NESTED;
 use crate::sockets::socket::{Kind, Socket};
@@ -24,7 +24,7 @@ impl Guard {
         let Some(socket) = self.sockets.remove(number) else { return };
         self.sockets.unwatch_all(&socket);
         // Rung when the number is gone in the kernel too, or they find it there still.
-        self.sockets.to_ring.extend_from_slice(&socket.waiters);
+        self.sockets.to_wake.extend_from_slice(&socket.waiters);
         let now = self.clock_now();
         self.dispose(now, number, socket);
         self.sent(now);
@@ -85,8 +85,8 @@ impl Guard {
                 socket.watchers.retain(|watcher| *watcher != (number, place));
             }
         }
-        if let Some(bell) = epoll.bell {
-            self.bells.give_back(bell);
+        if let Some(waker) = epoll.waker {
+            self.wakers.give_back(waker);
         }
         if epoll.is_nested {
             NESTED.fetch_sub(1, Ordering::Relaxed);
@@ -100,7 +100,7 @@ impl Guard {
     }
 
     /// Gives up sockets that have been lost on their way.
-    pub(crate) fn expire_parcels(&mut self) {
+    pub(crate) fn expire_references(&mut self) {
         let now = self.clock_now();
         while let Some(number) = self.transit.take_lost(now) {
             self.release(number);

@@ -1,8 +1,8 @@
-//! Which calls of `qanat run` have programs in a world, and where a program finds the world of its own. A card has the programs of one
-//! `qanat run`, and those of others that have named its address. Whatever such a program starts, or hands a socket to, comes in after it.
+//! Which calls of `qanat run` have programs in a world, and where a program finds its own world. A card has the programs of one `qanat run`,
+//! and those of others that have named its address. What such a program starts, or sends a socket to, joins the same world.
 //!
-//! A program is told by whoever executes it at which address its keeper is to be found ([`VARIABLE`]); one that is not, looks at the
-//! address that its `qanat run` begins with.
+//! The program that executes another tells it at which address its keeper can be found ([`VARIABLE`]). A program that has not been told looks at
+//! the first address of its `qanat run`.
 
 use crate::world::lock::lock;
 use crate::world::state::World;
@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// Names the address at which the world of who executed this program is to be found.
+/// Names the address at which the world of the program that executed this one can be found.
 pub(crate) const VARIABLE: &str = "QANAT_MEETS";
 /// By this an environment is known that the library has not been taken out of.
 const KNOWN_BY: &[u8] = b"QANAT_ADDRESSES=";
@@ -28,7 +28,7 @@ pub(crate) fn start() {
     }
 }
 
-/// Where the world of who executed this program is.
+/// Where the world of the program that executed this one is.
 pub(crate) fn told() -> Option<IpAddr> {
     TOLD.get().copied()
 }
@@ -68,12 +68,12 @@ pub(crate) unsafe fn environment(given: *const *const libc::c_char) -> Option<En
     let mut pointers = Vec::new();
     let mut is_known = false;
     for at in 0.. {
-        // SAFETY: as the caller says: up to a null pointer.
+        // SAFETY: `given` is null or an environment, which a null pointer ends: this function's condition.
         let entry = unsafe { if given.is_null() { break } else { *given.add(at) } };
         if entry.is_null() {
             break;
         }
-        // SAFETY: a string.
+        // SAFETY: the pointer is to a C string.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         is_known |= text.starts_with(KNOWN_BY);
         let is_it = text.strip_prefix(VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));

@@ -1,15 +1,16 @@
 //! A scripted world: packets and time as a [script](crate::script) has them.
 
-use crate::sys::bells::Bell;
 use crate::sys::script_time::{self, now};
 use crate::sys::sleep::readable;
+use crate::sys::wakers::Waker;
 use crate::sys::wishes::{Wishes, wish};
-use crate::world::assemble::{Ground, assemble};
+use crate::world::assemble::{AssembleError, Ground, assemble};
 use crate::world::lock::{Guard, lock};
-use crate::world::sleepers::{Sleeper, thread};
+use crate::world::script_waiters::{Waiter, thread};
 use crate::world::state::{Device, WorldClock};
 use crate::world::wire::Wire;
 use qanat::Time;
+use rustix::io::Errno;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -45,8 +46,8 @@ pub fn clock() -> Duration {
     if let Ok(mut guard) = lock() {
         let thread = thread();
         let script = &mut guard.script;
-        if script.sleepers.iter().any(|sleeper| sleeper.thread == thread) {
-            script.sleepers.retain(|sleeper| sleeper.thread != thread);
+        if script.waiters.iter().any(|waiter| waiter.thread == thread) {
+            script.waiters.retain(|waiter| waiter.thread != thread);
             script.returned.push(thread);
         }
     }
@@ -120,7 +121,7 @@ fn run(target: Option<Time>, until_packet: bool) {
     }
 }
 
-/// Waits until who was woken has come back from its call, or sleeps again.
+/// Waits until the thread that was woken has come back from its call, or sleeps again.
 fn settle() {
     let start = Instant::now();
     loop {
@@ -129,7 +130,7 @@ fn settle() {
             return;
         }
         if start.elapsed() > PATIENCE {
-            guard.script.sleepers.retain(|sleeper| sleeper.is_asleep);
+            guard.script.waiters.retain(|waiter| waiter.is_asleep);
             return;
         }
         drop(guard);
@@ -152,13 +153,13 @@ impl Guard {
 
     /// Moves time to the next deadline, at most to `target`; `false`: there is none.
     fn advance(&mut self, target: Option<Time>) -> bool {
-        let sleepers = self.script.sleepers.iter().filter_map(|sleeper| sleeper.deadline);
-        let Some(next) = sleepers.chain(self.stack.next_deadline()).chain(target).min() else { return false };
+        let waiters = self.script.waiters.iter().filter_map(|waiter| waiter.deadline);
+        let Some(next) = waiters.chain(self.stack.next_deadline()).chain(target).min() else { return false };
         let next = next.max(now() + Duration::from_micros(1));
         script_time::set(next);
-        for sleeper in &self.script.sleepers {
-            if let (Some(bell), true) = (sleeper.bell, sleeper.deadline.is_some_and(|deadline| deadline <= next)) {
-                self.bells.ring(bell);
+        for waiter in &self.script.waiters {
+            if let (Some(waker), true) = (waiter.waker, waiter.deadline.is_some_and(|deadline| deadline <= next)) {
+                self.wakers.wake(waker);
             }
         }
         true
@@ -166,14 +167,14 @@ impl Guard {
 
     fn somebody_is_awake(&self) -> bool {
         let own = thread();
-        self.script.sleepers.iter().filter(|sleeper| sleeper.thread != own).any(|sleeper| {
-            let mut fds = [readable(sleeper.bell.map_or(-1, |bell| self.bells.descriptor(bell)))];
-            !sleeper.is_asleep || crate::sys::sleep::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
+        self.script.waiters.iter().filter(|waiter| waiter.thread != own).any(|waiter| {
+            let mut fds = [readable(waiter.waker.map_or(-1, |waker| self.wakers.descriptor(waker)))];
+            !waiter.is_asleep || crate::sys::sleep::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
         })
     }
 
-    /// A thread goes to sleep until its bell rings, or time has come to `deadline`: how long it may sleep of real time.
-    pub(crate) fn fall_asleep(&mut self, deadline: Option<Time>, bell: Option<Bell>) -> Option<Duration> {
+    /// A thread goes to sleep until its waker rings, or time has come to `deadline`: how long it may sleep of real time.
+    pub(crate) fn fall_asleep(&mut self, deadline: Option<Time>, waker: Option<Waker>) -> Option<Duration> {
         let own = thread();
         if own == SCRIPT_THREAD.load(Ordering::Relaxed) {
             // Nobody else would have time pass.
@@ -183,23 +184,38 @@ impl Guard {
             }
             return Some(Duration::ZERO);
         }
-        self.script.sleepers.retain(|sleeper| sleeper.thread != own);
-        self.script.sleepers.push(Sleeper { thread: own, bell, deadline, is_asleep: true });
+        self.script.waiters.retain(|waiter| waiter.thread != own);
+        self.script.waiters.push(Waiter { thread: own, waker, deadline, is_asleep: true });
         None
     }
 }
 
+/// Why there can be no scripted world.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScriptError {
+    #[error("memory: {0}")]
+    Memory(Errno),
+    #[error("memory of packets: {0}")]
+    Packets(std::io::Error),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
 /// Makes the memory and the stack of a scripted world.
-pub(crate) fn make(wishes: &Wishes) -> Result<(), String> {
-    crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+///
+/// # Errors
+/// There is no room for it.
+pub(crate) fn make(wishes: &Wishes) -> Result<(), ScriptError> {
+    crate::sys::arena::reserve().map_err(ScriptError::Memory)?;
     crate::world::lock::install(|| {
-        let wire = Wire::new(wishes.mtu as u16).map_err(|error| format!("memory of packets: {error}"))?;
-        assemble(Ground {
+        let wire = Wire::new(wishes.mtu as u16).map_err(ScriptError::Packets)?;
+        let world = assemble(Ground {
             config: crate::world::sysctl::config(&wishes.addresses),
             device: Device::Wire(Box::new(wire)),
             clock: WorldClock::Script,
             addresses: wishes.addresses.clone(),
             registry: -1,
-        })
+        })?;
+        Ok(world)
     })
 }

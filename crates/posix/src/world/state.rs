@@ -1,12 +1,12 @@
 //! Everything a program's processes share: the stack, the device, the sockets.
 
 use crate::sockets::table::Sockets;
-use crate::sys::bells::{Bell, Bells};
+use crate::sys::wakers::{Waker, Wakers};
 use crate::world::fallbacks::Fallbacks;
-use crate::world::lead::{Lead, Thread};
-use crate::world::parcels::Transit;
+use crate::world::leader::{Leadership, Thread};
 use crate::world::processes::Processes;
-use crate::world::sleepers::Script;
+use crate::world::references_in_transit::Transit;
+use crate::world::script_waiters::Script;
 use crate::world::wire::Wire;
 use qanat::nic::breakdown::{self, Metered, Phase};
 use qanat::nic::place::Place;
@@ -35,15 +35,15 @@ pub(crate) struct World {
     pub(crate) clock: WorldClock,
     pub(crate) script: Script,
     pub(crate) sockets: Sockets,
-    pub(crate) bells: Bells,
+    pub(crate) wakers: Wakers,
     pub(crate) processes: Processes,
-    pub(crate) lead: Lead,
-    /// The bell that was rung last when the stack was driven last.
-    pub(crate) rung: Option<Bell>,
+    pub(crate) leadership: Leadership,
+    /// The waker that was woken last when the stack was driven last.
+    pub(crate) woken: Option<Waker>,
     /// Readable when frames can be received.
     pub(crate) doorbell: RawFd,
     /// Wakes the keeper.
-    pub(crate) keeper_bell: RawFd,
+    pub(crate) keeper_waker: RawFd,
     /// Own addresses and prefix lengths.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     /// The stack's.
@@ -138,16 +138,16 @@ pub(crate) struct Parts {
     pub(crate) stack: Stack,
     pub(crate) vnic: Device,
     pub(crate) clock: WorldClock,
-    pub(crate) bells: Bells,
+    pub(crate) wakers: Wakers,
     pub(crate) processes: Processes,
-    pub(crate) keeper_bell: RawFd,
+    pub(crate) keeper_waker: RawFd,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     pub(crate) config: Config,
 }
 
 impl World {
     pub(crate) fn new(parts: Parts) -> World {
-        let Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config } = parts;
+        let Parts { stack, vnic, clock, wakers, processes, keeper_waker, addresses, config } = parts;
         let doorbell = vnic.doorbell();
         let script = Script::default();
         let sockets = Sockets::default();
@@ -157,12 +157,12 @@ impl World {
             clock,
             script,
             sockets,
-            bells,
+            wakers,
             processes,
-            lead: Lead::default(),
-            rung: None,
+            leadership: Leadership::default(),
+            woken: None,
             doorbell,
-            keeper_bell,
+            keeper_waker,
             addresses,
             config,
             holdings: Holdings::default(),
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Has everything handled that waits, and who waits for it told.
+    /// Handles everything that has come, and tells the threads that wait for it.
     pub(crate) fn drive(&mut self) -> Time {
         let now = self.look();
         self.leave(now);
@@ -191,7 +191,7 @@ impl World {
     pub(super) fn look(&mut self) -> Time {
         breakdown::turn_begins();
         let now = self.clock.now();
-        self.rung = None;
+        self.woken = None;
         let received = {
             let _stack = breakdown::span(Phase::StackIn);
             self.sockets.receive(&mut self.stack, self.vnic.get(), now)
@@ -227,12 +227,12 @@ impl World {
         }
     }
 
-    /// Wakes who has something.
+    /// Wakes the threads that have something.
     pub(crate) fn ring(&mut self) {
         // The list is kept: it has its memory.
-        for bell in self.sockets.to_ring.drain(..) {
-            self.bells.ring(bell);
-            self.rung = Some(bell);
+        for waker in self.sockets.to_wake.drain(..) {
+            self.wakers.wake(waker);
+            self.woken = Some(waker);
         }
     }
 
@@ -274,22 +274,22 @@ impl World {
 
     /// A thread has driven the stack just now and found nothing for itself, so it waits: whether it leads from now on.
     pub(crate) fn leads(&mut self, thread: Thread, now: Time) -> bool {
-        self.lead.leads(thread, now, self.rung)
+        self.leadership.leads(thread, now, self.woken)
     }
 
     /// A thread goes back to the program, with something to do.
     pub(crate) fn leaves(&mut self, thread: Thread, now: Time) {
-        self.lead.leaves(thread, now, &self.bells);
+        self.leadership.leaves(thread, now, &self.wakers);
     }
 
-    /// A thread is about to sleep on `bell`, without the device.
-    pub(crate) fn follow(&mut self, thread: Thread, bell: Option<Bell>) {
-        self.lead.follow(thread, bell);
+    /// A thread is about to sleep on `waker`, without the device.
+    pub(crate) fn follow(&mut self, thread: Thread, waker: Option<Waker>) {
+        self.leadership.follow(thread, waker);
     }
 
     /// It is awake.
     pub(crate) fn follows_no_more(&mut self, thread: Thread) {
-        self.lead.follows_no_more(thread);
+        self.leadership.follows_no_more(thread);
         if crate::sys::script_time::is_on() {
             self.script.wake_up();
         }
@@ -297,6 +297,6 @@ impl World {
 
     /// Wakes a thread that sleeps, to lead.
     pub(crate) fn appoint(&mut self, now: Time) {
-        self.lead.appoint(now, &self.bells);
+        self.leadership.appoint(now, &self.wakers);
     }
 }

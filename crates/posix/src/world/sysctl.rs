@@ -25,7 +25,7 @@ pub(crate) fn syn_retries() -> Option<u32> {
 
 /// `net.ipv4.tcp_fastopen`.
 pub(crate) struct FastOpen {
-    /// Who connects may send data with the SYN.
+    /// A program that connects may send data with the SYN.
     pub(crate) client: bool,
     /// Listeners take data on SYNs, if they are told to.
     pub(crate) server: bool,

@@ -1,21 +1,22 @@
-//! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a bell or a
+//! Waiting: a thread that waits drives the stack. It polls for a bounded, adapting time, and then sleeps until the device, a waker or a
 //! timer wakes it.
 
 use crate::sockets::socket::Socket;
-use crate::sys::bells::Bell;
 use crate::sys::signals::{begin_wait, handlers_called, wait_goes_on};
 use crate::sys::sleep::{readable, sleep};
-use crate::world::lead::Thread;
+use crate::sys::wakers::Waker;
+use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
 use qanat::Time;
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 const BUDGET_MIN_NS: u64 = 2_000;
 const BUDGET_MAX_NS: u64 = 200_000;
-/// Without a bell a thread looks so often.
-const WITHOUT_BELL: Duration = Duration::from_millis(1);
+/// Without a waker a thread looks so often.
+const WITHOUT_WAKER: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// How long this thread polls before it sleeps; as the native runtime's: longer while its sleeps turn out short.
@@ -23,19 +24,19 @@ thread_local! {
 }
 
 /// Polls of one wait.
-pub(crate) struct Spin {
+struct Spin {
     since: Option<Time>,
     /// How long the last sleep was, if there was one and nothing has come of it yet.
     slept: Option<Duration>,
 }
 
 impl Spin {
-    pub(crate) fn new() -> Spin {
+    fn new() -> Spin {
         Spin { since: None, slept: None }
     }
 
     /// Whether to go on polling. Nothing has come for this thread so far.
-    pub(crate) fn goes_on(&mut self, now: Time) -> bool {
+    fn goes_on(&mut self, now: Time) -> bool {
         if crate::sys::script_time::is_on() {
             return false;
         }
@@ -48,12 +49,12 @@ impl Spin {
     }
 
     /// A sleep is over.
-    pub(crate) fn slept(&mut self, slept: Duration) {
+    fn slept(&mut self, slept: Duration) {
         (self.since, self.slept) = (None, Some(slept));
     }
 
     /// There is something for this thread: had it polled a little longer, it need not have slept.
-    pub(crate) fn succeeded(&mut self) {
+    fn succeeded(&mut self) {
         if let Some(slept) = self.slept.take() {
             let budget = BUDGET_NS.get();
             let is_short = (slept.as_nanos() as u64) < BUDGET_MAX_NS;
@@ -62,38 +63,116 @@ impl Spin {
     }
 }
 
-/// Takes a bell for a thread of this process.
-pub(crate) fn take_bell(guard: &mut Guard) -> Option<Bell> {
-    let bell = guard.bells.take()?;
-    if let Some(own) = guard.processes.own() {
-        own.bells.push(bell);
+/// What a thread that waits does next.
+pub(crate) enum Next {
+    /// Its time is over.
+    Over,
+    /// A handler of the program's has run.
+    Interrupted,
+    /// It polls: it looks again at once.
+    Poll,
+    /// It sleeps, as the leader or as one that follows, until this deadline of the call's at most.
+    Sleep { leads: bool, deadline: Option<Time> },
+}
+
+/// One wait of a thread, of whatever call.
+pub(crate) struct Waiting {
+    pub(crate) thread: Thread,
+    spin: Spin,
+    timeout: Option<Duration>,
+    /// From the first look on.
+    deadline: Option<Time>,
+    /// How many of the program's handlers had been called when it began.
+    handlers: u32,
+}
+
+impl Waiting {
+    pub(crate) fn begin(timeout: Option<Duration>) -> Waiting {
+        Waiting { thread: Thread::this(), spin: Spin::new(), timeout, deadline: None, handlers: handlers_called() }
     }
-    Some(bell)
+
+    /// There is something for this thread: it goes back to the program.
+    pub(crate) fn found(&mut self, guard: &mut Guard, now: Time) {
+        self.spin.succeeded();
+        guard.leaves(self.thread, now);
+    }
+
+    /// There was nothing for this thread, after the stack was driven at `now`. `goes_on`: whether the call goes on after a handler;
+    /// `may_have_more`: whether polling is worth it in any case. If the wait ends, the thread has gone back to the program.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        guard: &mut Guard,
+        now: Time,
+        goes_on: impl FnOnce() -> bool,
+        may_have_more: impl FnOnce(&Guard) -> bool,
+    ) -> Next {
+        let deadline = self.timeout.map(|timeout| *self.deadline.get_or_insert(now + timeout));
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Next::Over;
+        }
+        if self.has_been_interrupted() && !goes_on() {
+            guard.leaves(self.thread, now);
+            return Next::Interrupted;
+        }
+        let leads = guard.leads(self.thread, now);
+        let polls = self.spin.goes_on(now) || leads && may_have_more(guard);
+        if polls && leads { Next::Poll } else { Next::Sleep { leads, deadline } }
+    }
+
+    /// Whether a handler has been called since the wait began.
+    pub(crate) fn has_been_interrupted(&self) -> bool {
+        handlers_called() != self.handlers
+    }
+
+    /// A sleep that began at `since` is over.
+    pub(crate) fn slept(&mut self, guard: &Guard, since: Time) {
+        self.spin.slept(guard.clock_now().since(since));
+    }
+}
+
+/// Lets others have the lock for a moment.
+///
+/// # Errors
+/// The world is over.
+pub(crate) fn poll_again(guard: Guard) -> Result<Guard, Errno> {
+    drop(guard);
+    std::hint::spin_loop();
+    lock()
+}
+
+/// Takes a waker for a thread of this process.
+pub(crate) fn take_waker(guard: &mut Guard) -> Option<Waker> {
+    let waker = guard.wakers.take()?;
+    if let Some(own) = guard.processes.own() {
+        own.wakers.push(waker);
+    }
+    Some(waker)
 }
 
 /// Gives it back.
-pub(crate) fn return_bell(guard: &mut Guard, bell: Option<Bell>) {
-    let Some(bell) = bell else { return };
+pub(crate) fn return_waker(guard: &mut Guard, waker: Option<Waker>) {
+    let Some(waker) = waker else { return };
     if let Some(own) = guard.processes.own() {
-        own.bells.retain(|other| *other != bell);
+        own.wakers.retain(|other| *other != waker);
     }
-    guard.bells.give_back(bell);
+    guard.wakers.give_back(waker);
 }
 
-/// When a sleep must end: at `deadline`, or, for who leads, when the stack has something to do.
+/// When a sleep must end: at `deadline`, or, for the leader, when the stack has something to do.
 pub(crate) fn sleep_time(
     guard: &mut Guard,
     now: Time,
     deadline: Option<Time>,
-    (bell, leads): (Option<Bell>, bool),
+    (waker, leads): (Option<Waker>, bool),
 ) -> Option<Duration> {
     if crate::sys::script_time::is_on() {
-        return guard.fall_asleep(deadline, bell);
+        return guard.fall_asleep(deadline, waker);
     }
     let of_stack = guard.stack.next_deadline().filter(|_| leads);
     let until = [deadline, of_stack].into_iter().flatten().min();
     let time = until.map(|until| until.since(now));
-    if bell.is_some() { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
+    if waker.is_some() { time } else { Some(time.map_or(WITHOUT_WAKER, |time| time.min(WITHOUT_WAKER))) }
 }
 
 /// Waits until `attempt` gives something, for a descriptor of socket `socket`. `beside`: a descriptor of the kernel's that is
@@ -104,11 +183,11 @@ pub(crate) fn sleep_time(
 pub(crate) fn block<T>(
     socket: u32,
     timeout: Option<Duration>,
-    beside: Option<RawFd>,
-    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    further: Option<RawFd>,
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     // A wait for a limited time never goes on after a handler.
-    hold_and_block(socket, timeout, (beside, timeout.is_none()), &mut attempt)
+    hold_and_block(socket, timeout, (further, timeout.is_none()), &mut attempt)
 }
 
 /// As [`block`], of a call that has done a part already: any signal ends it, and the part is what it has done.
@@ -118,8 +197,8 @@ pub(crate) fn block<T>(
 pub(crate) fn block_for_rest<T>(
     socket: u32,
     timeout: Option<Duration>,
-    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     hold_and_block(socket, timeout, (None, false), &mut attempt)
 }
 
@@ -127,11 +206,11 @@ fn hold_and_block<T>(
     socket: u32,
     timeout: Option<Duration>,
     how: (Option<RawFd>, bool),
-    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     // As long as a call is under way it has the socket, whoever closes its descriptor.
     let mut guard = lock()?;
-    guard.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
+    guard.sockets.get_mut(socket).ok_or(Errno::BADF)?.references += 1;
     if let Some(own) = guard.processes.own() {
         own.held.push(socket);
     }
@@ -150,68 +229,60 @@ fn hold_and_block<T>(
 fn block_on<T>(
     socket: u32,
     timeout: Option<Duration>,
-    (beside, may_go_on): (Option<RawFd>, bool),
-    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    (further, may_go_on): (Option<RawFd>, bool),
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     begin_wait();
     let mut guard = lock()?;
-    let thread = Thread::this();
-    let handlers = handlers_called();
-    let mut spin = Spin::new();
-    let mut deadline: Option<Time> = None;
+    let mut waiting = Waiting::begin(timeout);
     loop {
         let now = guard.drive_now();
         if let Some(done) = attempt(&mut guard) {
-            spin.succeeded();
-            guard.leaves(thread, now);
+            waiting.found(&mut guard, now);
             guard.told = 1 + guard.sockets.get(socket).map_or(0, Socket::datagrams_behind) as u32;
             return done;
         }
-        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            guard.leaves(thread, now);
-            return Err(libc::EAGAIN);
+        let (leads, deadline) = match waiting.next(&mut guard, now, || may_go_on && wait_goes_on(), |_| false) {
+            Next::Over => {
+                guard.leaves(waiting.thread, now);
+                return Err(Errno::AGAIN);
+            }
+            Next::Interrupted => return Err(Errno::INTR),
+            Next::Poll => {
+                guard = poll_again(guard)?;
+                continue;
+            }
+            Next::Sleep { leads, deadline } => (leads, deadline),
+        };
+        let waker = take_waker(&mut guard);
+        if let (Some(waker), Some(socket)) = (waker, guard.sockets.get_mut(socket)) {
+            socket.waiters.push(waker);
         }
-        if handlers_called() != handlers && !(may_go_on && wait_goes_on()) {
-            guard.leaves(thread, now);
-            return Err(libc::EINTR);
-        }
-        let leads = guard.leads(thread, now);
-        if spin.goes_on(now) && leads {
-            drop(guard);
-            std::hint::spin_loop();
-            guard = lock()?;
-            continue;
-        }
-        let bell = take_bell(&mut guard);
-        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
-            socket.waiters.push(bell);
-        }
-        let time = sleep_time(&mut guard, now, deadline, (bell, leads));
+        let time = sleep_time(&mut guard, now, deadline, (waker, leads));
         let doorbell = if leads { guard.doorbell } else { -1 };
-        let fds = [doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
+        let fds = [doorbell, waker.map_or(-1, |waker| guard.wakers.descriptor(waker)), further.unwrap_or(-1)];
         if !leads {
-            guard.follow(thread, bell);
+            guard.follow(waiting.thread, waker);
         }
         let handlers_so_far = handlers_called();
         drop(guard);
         let time = if handlers_called() == handlers_so_far { time } else { Some(Duration::ZERO) };
         let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
         guard = lock()?;
-        guard.follows_no_more(thread);
-        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
-            socket.waiters.retain(|other| *other != bell);
+        guard.follows_no_more(waiting.thread);
+        if let (Some(waker), Some(socket)) = (waker, guard.sockets.get_mut(socket)) {
+            socket.waiters.retain(|other| *other != waker);
         }
-        return_bell(&mut guard, bell);
+        return_waker(&mut guard, waker);
         if let Err(error) = slept {
-            if error == libc::EINTR && may_go_on && wait_goes_on() {
+            if error == Errno::INTR && may_go_on && wait_goes_on() {
                 continue;
             }
             // What came meanwhile comes first.
             let now = guard.drive_now();
-            guard.leaves(thread, now);
+            guard.leaves(waiting.thread, now);
             return attempt(&mut guard).unwrap_or(Err(error));
         }
-        spin.slept(guard.clock_now().since(now));
+        waiting.slept(&guard, now);
     }
 }

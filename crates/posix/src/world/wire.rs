@@ -58,7 +58,7 @@ impl Wire {
         self.arrived.push_back([header.as_slice(), payload].concat());
     }
 
-    /// Sorts what the stack sends: who asks for a neighbour is answered, everything else has left.
+    /// Sorts what the stack sends: questions for neighbours are answered, and everything else has left.
     fn take(&mut self, frame: &[u8]) {
         let Some((header, payload)) = frame.split_at_checked(ETHERNET) else { return };
         match [header[12], header[13]].map(u16::from) {

@@ -1,8 +1,8 @@
 //! `listen`, `accept`, `accept4`.
 
-use super::{BOTH, EACH, Suite, V6};
 use crate::address::Address;
 use crate::case::{ALL, Case, LONG_MS, PATIENCE, int_option, now, ready, set_int, set_time, until};
+use crate::suite::{BOTH, EACH, Suite, V6};
 use crate::{names, sys};
 use libc::{EAGAIN, IPPROTO_TCP, POLLIN, SO_REUSEPORT, SOCK_CLOEXEC, SOCK_NONBLOCK, SOL_SOCKET, TCP_NODELAY};
 use std::time::Instant;

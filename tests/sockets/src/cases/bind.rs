@@ -1,8 +1,8 @@
 //! `bind` and `getsockname`.
 
-use super::{BOTH, EACH, Suite, V6};
 use crate::address::Address;
 use crate::case::{Case, set_int, until};
+use crate::suite::{BOTH, EACH, Suite, V6};
 use crate::sys::{self, Fd};
 use libc::{IPPROTO_IPV6, IPV6_V6ONLY, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET};
 

@@ -1,8 +1,8 @@
 //! `close`, lingering or not, and what the peer sees of it.
 
-use super::{BOTH, EACH, Suite};
 use crate::case::{ALL, LONG_MS, joined, set_int, set_linger, until, waiting};
 use crate::pattern;
+use crate::suite::{BOTH, EACH, Suite};
 use crate::sys;
 use libc::{SHUT_WR, SOL_SOCKET};
 

@@ -1,8 +1,8 @@
 //! `connect` in its ways and states.
 
-use super::{BOTH, EACH, Suite, V4, V6};
 use crate::address::Address;
 use crate::case::{ALL, LONG_MS, now, ready, set_int, set_time};
+use crate::suite::{BOTH, EACH, Suite, V4, V6};
 use crate::{names, sys};
 use libc::{POLLIN, POLLOUT, SOCK_NONBLOCK};
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! `ioctl` and `fcntl`.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{ready, until};
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::{names, sys};
 use libc::{F_GETFD, F_GETFL, F_GETOWN, F_SETFD, F_SETFL, F_SETOWN, FIONBIO, FIONREAD, O_NONBLOCK, TIOCOUTQ};
 

@@ -1,7 +1,7 @@
 //! `socket`: which are made, with which flags; `getsockopt` tells what they are.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::int_option;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::{names, sys};
 use libc::{
     AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, IPPROTO_UDP, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM,

@@ -1,8 +1,8 @@
 //! `dup`, `dup2`, `dup3`, `F_DUPFD`: two numbers for one socket.
 
-use super::{BOTH, Suite, V4};
 use crate::case::{ALL, Case, SHORT_MS, now};
 use crate::names;
+use crate::suite::{BOTH, Suite, V4};
 use crate::sys::{self, Fd};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, O_CLOEXEC, POLLIN, POLLRDHUP};
 

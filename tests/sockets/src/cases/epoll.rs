@@ -1,8 +1,8 @@
 //! `epoll`: level, edge, once; sets of ours and of the kernel's; nested, doubled, closed.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{Case, LONG_MS, Peer, SHORT_MS, joined, now, ready, until, waiting};
 use crate::names;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Disposition, Fd};
 use libc::{
     EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLEXCLUSIVE, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI,

@@ -1,8 +1,8 @@
 //! TCP Fast Open (RFC 7413). The machine's settings allow both sides of it (`net.ipv4.tcp_fastopen=3`); whether a cookie is known
 //! already depends on the cases before, so each asks for one first.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{ALL, Case, LONG_MS, Peer, now, ready, set_int, until};
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Fd};
 use libc::{
     IPPROTO_TCP, MSG_DONTWAIT, MSG_FASTOPEN, MSG_NOSIGNAL, POLLIN, POLLOUT, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT,

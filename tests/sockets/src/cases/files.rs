@@ -1,8 +1,8 @@
 //! `sendfile` and `splice`: to sockets of ours from files and pipes, and back.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{Case, LONG_MS, ready, until};
 use crate::pattern;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys;
 use libc::{POLLIN, SPLICE_F_MORE, SPLICE_F_NONBLOCK};
 

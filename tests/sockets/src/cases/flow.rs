@@ -1,8 +1,8 @@
 //! A megabyte each way, by several ways of calling; nothing lost, doubled or moved.
 
-use super::{BOTH, EACH, Suite};
 use crate::case::{Case, LONG_MS, Net, Peer, finish, joined, set_int};
 use crate::pattern::{self, is_intact};
+use crate::suite::{BOTH, EACH, Suite};
 use crate::sys::{self, Fd};
 use libc::{MSG_DONTWAIT, POLLIN, POLLOUT};
 use std::thread::spawn;

@@ -1,8 +1,8 @@
 //! `MSG_MORE` and `UDP_CORK` of datagrams: several calls, one datagram.
 
-use super::{BOTH, EACH, Suite, V4, V6};
 use crate::case::{Case, Net, Peer, int_option, set_int};
 use crate::pattern;
+use crate::suite::{BOTH, EACH, Suite, V4, V6};
 use crate::sys::{self, Fd};
 use libc::{IPPROTO_UDP, MSG_MORE, POLLIN};
 

@@ -1,8 +1,8 @@
 //! `sendmsg`, `recvmsg`, `sendmmsg`, `recvmmsg`: pieces, addresses, ancillary data.
 
-use super::{BOTH, EACH, Suite, V4, V6};
 use crate::case::{Case, PATIENCE, ready, set_int, set_time};
 use crate::pattern::{self, is_intact};
+use crate::suite::{BOTH, EACH, Suite, V4, V6};
 use crate::sys::{self, Message};
 use crate::{case, names};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, SOL_SOCKET};

@@ -1,6 +1,6 @@
 //! The cases, one group of them per file.
 
-use crate::case::{Case, Net};
+use crate::suite::{Entry, Suite};
 
 mod accept;
 mod bind;
@@ -28,35 +28,6 @@ mod stdio;
 mod threads;
 mod udp;
 mod unsent;
-
-/// A case that can be run.
-pub struct Entry {
-    pub name: String,
-    pub net: Net,
-    pub run: Box<dyn Fn(&Case)>,
-}
-
-/// Where groups put their cases.
-pub struct Suite {
-    group: &'static str,
-    entries: Vec<Entry>,
-}
-
-const V4: &[Net] = &[Net::V4];
-const V6: &[Net] = &[Net::V6];
-const BOTH: &[Net] = &[Net::V4, Net::V6];
-const EACH: &[Net] = &[Net::V4, Net::V6, Net::Dual];
-
-impl Suite {
-    /// One case for each of the nets.
-    fn add(&mut self, nets: &[Net], name: &str, run: impl Fn(&Case) + Clone + 'static) {
-        for net in nets {
-            let name = format!("{}/{name}/{}", self.group, net.name());
-            assert!(self.entries.iter().all(|entry| entry.name != name), "two cases are called {name}");
-            self.entries.push(Entry { name, net: *net, run: Box::new(run.clone()) });
-        }
-    }
-}
 
 /// Puts a group's cases into a suite.
 type Adds = fn(&mut Suite);
@@ -91,10 +62,10 @@ pub fn all() -> Vec<Entry> {
         ("joined", joined::add),
         ("fast_open", fast_open::add),
     ];
-    let mut suite = Suite { group: "", entries: Vec::new() };
+    let mut suite = Suite::new();
     for (group, add) in groups {
-        suite.group = group;
+        suite.begin(group);
         add(&mut suite);
     }
-    suite.entries
+    suite.into_entries()
 }

@@ -1,7 +1,7 @@
 //! Socket options: the default, what setting does, wrong lengths, levels, options that are not there.
 
-use super::{BOTH, Suite, V4, V6};
 use crate::case::{Case, int_option, set_int, set_linger, set_time};
+use crate::suite::{BOTH, Suite, V4, V6};
 use crate::sys::{self, Fd};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET};
 

@@ -1,7 +1,7 @@
 //! Which of several things comes first: data, ends, resets, of one connection and of several.
 
-use super::{BOTH, Suite};
 use crate::case::{ALL, LONG_MS, Peer, now, ready, until};
+use crate::suite::{BOTH, Suite};
 use crate::sys;
 use libc::{MSG_NOSIGNAL, POLLIN, POLLRDHUP, SHUT_WR};
 

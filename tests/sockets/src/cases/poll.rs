@@ -1,8 +1,8 @@
 //! `poll` and `ppoll`: every edge of readiness.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{ALL, LONG_MS, PATIENCE, Peer, joined, now, ready, set_int, until, waiting};
 use crate::names;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Disposition, Ret};
 use libc::{MSG_DONTWAIT, POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, SHUT_RD, SHUT_WR};
 use std::time::{Duration, Instant};

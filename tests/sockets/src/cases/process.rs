@@ -1,8 +1,8 @@
 //! `fork`, `exec`, `posix_spawn`, `vfork`, descriptors handed over Unix sockets.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{Case, Peer, SHORT_MS, ready};
 use crate::pattern;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Fd, Ret};
 use libc::{FD_CLOEXEC, MSG_WAITALL, POLLIN, POLLRDHUP, SOL_SOCKET};
 

@@ -1,8 +1,8 @@
 //! `read`, `readv`, `recv`, `recvfrom` on connections, with each flag.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{ALL, PATIENCE, joined, now, ready, set_int, set_time, until, waiting};
 use crate::pattern::is_intact;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::{names, sys};
 use libc::{MSG_DONTWAIT, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, POLLIN, POLLRDHUP};
 use std::time::Instant;

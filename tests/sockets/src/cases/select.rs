@@ -1,7 +1,7 @@
 //! `select` and `pselect`.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{Case, LONG_MS, joined, ready, until, waiting};
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Disposition, Fd, Ret, Sets};
 use libc::{POLLIN, POLLRDHUP, SHUT_WR};
 

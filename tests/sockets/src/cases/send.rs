@@ -1,8 +1,8 @@
 //! `write`, `writev`, `send`, `sendto` on connections, with each flag.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{ALL, Case, LONG_MS, Peer, joined, now, ready, set_int, set_time, until, waiting};
 use crate::pattern;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Disposition, Fd};
 use libc::{MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, POLLOUT, SIGPIPE, SOL_SOCKET};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! `shutdown` in each direction and state.
 
-use super::{BOTH, EACH, Suite};
 use crate::address::Address;
 use crate::case::{ALL, LONG_MS, joined, now, ready, until, waiting};
+use crate::suite::{BOTH, EACH, Suite};
 use crate::{names, sys};
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, POLLRDHUP, SHUT_RD, SHUT_RDWR, SHUT_WR};
 

@@ -1,7 +1,7 @@
 //! Signals while a call waits: EINTR, or the call goes on (`SA_RESTART`), as signal(7) has it.
 
-use super::{BOTH, Suite, V4};
 use crate::case::{Case, LONG_MS, joined, set_int, set_time, until, waiting};
+use crate::suite::{BOTH, Suite, V4};
 use crate::sys::{self, Disposition, Fd, Ret};
 use libc::{POLLIN, SA_RESTART, SIGUSR1};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! C's standard I/O over sockets.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::ready;
 use crate::pattern::is_intact;
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Stream};
 
 pub fn add(suite: &mut Suite) {

@@ -1,8 +1,8 @@
 //! Any thread may use any descriptor.
 
-use super::{BOTH, EACH, Suite, V4};
 use crate::case::{joined, ready, until, waiting};
 use crate::pattern::{self, is_intact};
+use crate::suite::{BOTH, EACH, Suite, V4};
 use crate::sys::{self, Fd};
 use libc::{MSG_WAITALL, POLLIN};
 use std::thread::spawn;

@@ -1,9 +1,9 @@
 //! Datagram sockets.
 
-use super::{BOTH, EACH, Suite, V4, V6};
 use crate::address::Address;
 use crate::case::{ALL, LONG_MS, Net, now, ready, set_int, set_time, until};
 use crate::pattern::{self, is_intact};
+use crate::suite::{BOTH, EACH, Suite, V4, V6};
 use crate::sys;
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, POLLIN, SOL_SOCKET};
 

@@ -1,9 +1,9 @@
 //! `TCP_NOTSENT_LOWAT` and `MSG_EOR`: how much a stream takes that it can't send, and where its segments end.
 
-use super::{BOTH, Suite, V4};
 use crate::case::{ALL, Case, LONG_MS, Peer, SHORT_MS, int_option, joined, now, ready, set_int, until, waiting};
 use crate::names;
 use crate::pattern;
+use crate::suite::{BOTH, Suite, V4};
 use crate::sys::{self, Fd};
 use libc::{EPOLL_CTL_ADD, EPOLLET, EPOLLOUT, IPPROTO_TCP, MSG_DONTWAIT, MSG_EOR, POLLIN, POLLOUT, TCP_CORK};
 

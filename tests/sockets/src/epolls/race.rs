@@ -7,7 +7,7 @@
 //! * what is told was asked for;
 //! * what is there to be read in the end is told, and whoever sleeps is woken for it.
 
-use super::{Door, PATIENCE_MS, Random, drain, hear, kernels_pair};
+use super::scene::{Entrance, PATIENCE_MS, Random, drain, hear, kernels_pair};
 use crate::sys::{self, Fd};
 use libc::{
     EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT,
@@ -50,7 +50,7 @@ struct Slot {
 }
 
 struct Run<'a> {
-    door: &'a Door,
+    entrance: &'a Entrance,
     seed: u64,
     /// Orders what happens.
     clock: AtomicU64,
@@ -114,7 +114,7 @@ impl Run<'_> {
     }
 
     fn open(&self, random: &mut Random) -> Slot {
-        let (near, far) = if random.once_in(3) { kernels_pair() } else { self.door.pass() };
+        let (near, far) = if random.once_in(3) { kernels_pair() } else { self.entrance.pass() };
         Slot { near, copy: None, far, unread: 0, has_ended: false, interests: [None; INSTANCES] }
     }
 
@@ -286,12 +286,13 @@ impl Run<'_> {
 }
 
 /// Threads that sleep on one instance, each with room for one event: each byte wakes one that reads it.
-fn wakes(door: &Door, seed: u64) -> Result<(), String> {
+fn wakes(entrance: &Entrance, seed: u64) -> Result<(), String> {
     let mut random = Random::of(seed, 3);
     let epoll = sys::epoll_create(libc::EPOLL_CLOEXEC).fd();
     let (end, ends) = sys::pipe(libc::O_CLOEXEC);
     sys::epoll_ctl(epoll, EPOLL_CTL_ADD, end, EPOLLIN, u64::MAX);
-    let pairs: Vec<(Fd, Fd)> = (0..3).map(|_| if random.once_in(3) { kernels_pair() } else { door.pass() }).collect();
+    let pairs: Vec<(Fd, Fd)> =
+        (0..3).map(|_| if random.once_in(3) { kernels_pair() } else { entrance.pass() }).collect();
     let kind = [0, EPOLLET, EPOLLONESHOT][random.below(3)];
     for (at, (near, _)) in (0..).zip(&pairs) {
         sys::epoll_ctl(epoll, EPOLL_CTL_ADD, *near, EPOLLIN | kind, at);
@@ -330,9 +331,9 @@ fn wakes(door: &Door, seed: u64) -> Result<(), String> {
 
 /// # Errors
 /// Which rule is broken, and how.
-pub(super) fn run(door: &Door, seed: u64) -> Result<(), String> {
+pub(super) fn run(entrance: &Entrance, seed: u64) -> Result<(), String> {
     let run = Run {
-        door,
+        entrance,
         seed,
         clock: AtomicU64::new(0),
         slots: std::array::from_fn(|_| Mutex::new(None)),
@@ -365,6 +366,6 @@ pub(super) fn run(door: &Door, seed: u64) -> Result<(), String> {
     run.instances.into_iter().for_each(|epoll| _ = sys::close(epoll));
     match locked(&run.wrong).take() {
         Some(wrong) => Err(wrong),
-        None => wakes(door, seed),
+        None => wakes(entrance, seed),
     }
 }

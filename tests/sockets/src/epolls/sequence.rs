@@ -1,6 +1,6 @@
 //! One thread: what comes back is to be what Linux says, to the order in which events are told.
 
-use super::{Door, PATIENCE_MS, Random, drain, hear, kernels_pair};
+use super::scene::{Entrance, PATIENCE_MS, Random, drain, hear, kernels_pair};
 use crate::names;
 use crate::sys::{self, Fd};
 use libc::{
@@ -29,7 +29,7 @@ struct File {
 }
 
 struct Run<'a> {
-    door: &'a Door,
+    entrance: &'a Entrance,
     random: Random,
     slots: [Option<Slot>; SLOTS],
     numbers: [Fd; SLOTS],
@@ -43,7 +43,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn open(&mut self, at: usize) {
         let is_kernels = self.is_mixed && self.random.once_in(2);
-        let (near, far) = if is_kernels { kernels_pair() } else { self.door.pass() };
+        let (near, far) = if is_kernels { kernels_pair() } else { self.entrance.pass() };
         sys::dup2(near, self.numbers[at]);
         sys::close(near);
         self.slots[at] = Some(Slot { number: self.numbers[at], file: self.files.len() });
@@ -145,10 +145,10 @@ impl Run<'_> {
 }
 
 /// What came back, all of it.
-pub(super) fn run(door: &Door, seed: u64) -> String {
+pub(super) fn run(entrance: &Entrance, seed: u64) -> String {
     let numbers = std::array::from_fn(|at| 300 + i32::try_from(at).unwrap_or(0));
     let mut run = Run {
-        door,
+        entrance,
         random: Random::of(seed, 1),
         slots: [None; SLOTS],
         numbers,

@@ -1,6 +1,8 @@
 //! Reading and writing, in all families of calls.
 
-use super::*;
+use super::base::*;
+use crate::address::Address;
+use std::ptr::{null, null_mut};
 
 pub fn read(fd: Fd, buffer: &mut [u8]) -> Ret {
     // SAFETY: the buffer is as long as said.

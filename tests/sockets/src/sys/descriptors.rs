@@ -1,6 +1,8 @@
 //! What is done with any descriptor, and others than sockets.
 
-use super::*;
+use super::base::*;
+use super::data::write;
+use std::ptr::null_mut;
 
 /// `ioctl` with an int that is read and written; with its value afterwards.
 pub fn ioctl(fd: Fd, request: u64, value: i32) -> (Ret, i32) {

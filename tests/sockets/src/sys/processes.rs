@@ -1,6 +1,8 @@
 //! `fork`, `exec`, and what comes of them.
 
-use super::*;
+use super::base::*;
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
 
 /// Runs `child` in a new process, which ends with its value. Gives the parent the process id.
 pub fn fork(child: impl FnOnce() -> i32) -> Ret {

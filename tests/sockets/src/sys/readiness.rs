@@ -1,6 +1,7 @@
 //! `poll`, `select`, `epoll`.
 
-use super::*;
+use super::base::*;
+use std::ptr::{null, null_mut};
 
 /// Descriptors with the events asked for; gives the events told.
 pub fn poll(entries: &[(Fd, i16)], timeout_ms: i32) -> (Ret, Vec<i16>) {

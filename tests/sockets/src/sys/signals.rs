@@ -1,6 +1,8 @@
 //! Signals and their handlers.
 
-use super::*;
+use super::base::*;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 static CAUGHT: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
 

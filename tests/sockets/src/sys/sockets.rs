@@ -1,6 +1,8 @@
 //! Making sockets, naming and connecting them, their options.
 
-use super::*;
+use super::base::*;
+use crate::address::Address;
+use std::ptr::null_mut;
 
 pub fn socket(domain: i32, kind: i32, protocol: i32) -> Ret {
     // SAFETY: takes numbers only.

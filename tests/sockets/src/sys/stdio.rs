@@ -1,6 +1,8 @@
 //! The C library's streams.
 
-use super::*;
+use super::base::*;
+use std::ffi::CStr;
+use std::ptr::null_mut;
 
 /// A stream of C's standard library over a descriptor, which it owns.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ struct Entry {
 static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
 
 struct Lent {
-    /// Kept for those who have it.
+    /// Kept for the programs that have it.
     #[allow(dead_code, reason = "a list points into it")]
     entries: Vec<Entry>,
     /// The list begins with ours.
@@ -45,7 +45,7 @@ fn entry_of(card: &Card, address: Option<(IpAddr, u8)>) -> Entry {
     match address {
         None => {
             let packet = |mac: [u8; 6]| {
-                // SAFETY: plain numbers.
+                // SAFETY: the structure is plain numbers, for which zeros are valid.
                 let mut packet: sockaddr_ll = unsafe { std::mem::zeroed() };
                 packet.sll_family = libc::AF_PACKET as u16;
                 packet.sll_ifindex = INDEX as c_int;
@@ -95,7 +95,7 @@ impl Entry {
 unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     // First, as the kernel's end of a card that is made now is one of the kernel's interfaces.
     let card = card();
-    // SAFETY: as the caller says.
+    // SAFETY: `list` is writable: the program's duty by getifaddrs(3).
     let status = unsafe { libc_next::getifaddrs(list) };
     let Some(card) = card.filter(|_| status == 0) else { return status };
     let links = [None].into_iter().chain(card.addresses.iter().map(|address| Some(*address)));
@@ -106,7 +106,7 @@ unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
         entry.entry.ifa_next = next;
         next = &raw mut entry.entry;
     }
-    // SAFETY: as the caller says; the C library has made a list, or none.
+    // SAFETY: `list` is writable: the program's duty by getifaddrs(3). The C library has made a list, or none.
     let first = unsafe {
         let mut place = list;
         while !(*place).is_null() {
@@ -126,7 +126,8 @@ unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
 unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
     let lent = LENT.lock().unwrap_or_else(PoisonError::into_inner).remove(&list.addr());
     if !lent.is_some_and(|lent| lent.is_all) {
-        // SAFETY: as the caller says; the C library gives up all of its entries by their first.
+        // SAFETY: `list` came from `getifaddrs`: the program's duty by freeifaddrs(3). The C library gives up all of its entries by their
+        // first.
         unsafe { libc_next::freeifaddrs(list) };
     }
 }
@@ -135,12 +136,12 @@ unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
 /// As `if_nametoindex`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
-    // SAFETY: as the caller says.
+    // SAFETY: `name` is null or a C string: the program's duty by if_nametoindex(3).
     let is_it = !name.is_null() && unsafe { CStr::from_ptr(name) } == NAME;
     if is_it && card().is_some() {
         return INDEX;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `name` is null or a C string: the program's duty by if_nametoindex(3).
     unsafe { libc_next::if_nametoindex(name) }
 }
 
@@ -149,10 +150,10 @@ unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char {
     if index != INDEX || card().is_none() {
-        // SAFETY: as the caller says.
+        // SAFETY: `name` has room for the longest name: the program's duty by if_indextoname(3).
         return unsafe { libc_next::if_indextoname(index, name) };
     }
-    // SAFETY: as the caller says: there is room for the longest name.
+    // SAFETY: `name` has room for the longest name: the program's duty by if_indextoname(3).
     unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr(), name, NAME.count_bytes() + 1) };
     name
 }
@@ -161,7 +162,7 @@ unsafe extern "C" fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_
 #[unsafe(no_mangle)]
 extern "C" fn if_nameindex() -> *mut NameIndex {
     let card = card();
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let theirs = unsafe { libc_next::if_nameindex() };
     if theirs.is_null() || card.is_none() {
         return theirs;

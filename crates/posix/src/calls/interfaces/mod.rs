@@ -1,5 +1,5 @@
-//! The card as one of the program's interfaces: programs that ask which addresses the machine has (`getifaddrs`, `ioctl`, netlink) are
-//! told of it too, beside what the kernel has. It has a name and a number that no interface of the kernel's has.
+//! The card as one of the program's interfaces. Programs that ask which addresses the machine has (`getifaddrs`, `ioctl`, netlink) are told
+//! of the card as well as of the kernel's interfaces. Its name and number are those of no interface of the kernel's.
 
 mod list;
 pub(super) mod netlink;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The interface's name. The kernel's end of a daemon's card is called `qanat0` and the like.
 pub(crate) const NAME: &CStr = c"qanat-card";
-/// Its number: far beyond those that the kernel gives, which count up from 1, and small enough for who takes it for a signed one.
+/// Its number: far beyond those that the kernel gives, which count up from 1, and small enough for programs that take it for a signed one.
 pub(crate) const INDEX: u32 = 0x0100_0000;
 /// As `SIOCGIFFLAGS` and netlink say it: up, with a carrier.
 const FLAGS: u32 = (libc::IFF_UP | libc::IFF_BROADCAST | libc::IFF_RUNNING | libc::IFF_MULTICAST) as u32 | LOWER_UP;

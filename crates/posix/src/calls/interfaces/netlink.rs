@@ -27,7 +27,7 @@ const TO_ASK: u16 = 2;
 const REQUEST_MAX: usize = 1_024;
 /// Lists under way at once.
 const DUMPS_MAX: usize = 256;
-/// More than our part of any list: as much longer is the message said to be to who looks how long it is.
+/// More than our part of any list. A program that asks for the message's length is told that it is so much longer.
 const OURS_MAX: usize = 4_096;
 
 /// A list that was asked for and has not ended.
@@ -138,7 +138,7 @@ pub(crate) unsafe fn received(fd: c_int, buffer: *mut u8, room: usize, count: is
     if buffer.is_null() || length > room {
         return count;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the buffer has `room` writable bytes: this function's condition.
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer, room) };
     match place(bytes.get(..length).unwrap_or_default(), dump.sequence) {
         Place::NotYet => count,
@@ -326,9 +326,9 @@ pub(crate) unsafe fn received_message(fd: c_int, message: *mut libc::msghdr, cou
     if COUNT.load(Ordering::Acquire) == 0 || count <= 0 {
         return count;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     let part = unsafe { message.as_ref().filter(|message| message.msg_iovlen == 1).map(|message| *message.msg_iov) };
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     part.map_or(count, |part| unsafe { received(fd, part.iov_base.cast(), part.iov_len, count, flags) })
 }
 
@@ -338,7 +338,7 @@ pub(crate) unsafe fn received_message(fd: c_int, message: *mut libc::msghdr, cou
 /// As `sendmsg`.
 pub(crate) unsafe fn sends_message(fd: c_int, message: &libc::msghdr) {
     if is_router(fd) && message.msg_iovlen == 1 && !message.msg_iov.is_null() {
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         unsafe { sends_part(fd, (*message.msg_iov).iov_base, (*message.msg_iov).iov_len) };
     }
 }
@@ -350,7 +350,7 @@ pub(crate) unsafe fn sends_message(fd: c_int, message: &libc::msghdr) {
 #[inline]
 pub(crate) unsafe fn sends_part(fd: c_int, buffer: *const libc::c_void, count: usize) {
     if is_router(fd) && (HEAD + 1..=REQUEST_MAX).contains(&count) && !buffer.is_null() {
-        // SAFETY: as the caller says.
+        // SAFETY: the pointer is to as many readable bytes as the length says: this function's condition.
         note(fd, unsafe { std::slice::from_raw_parts(buffer.cast(), count) });
     }
 }

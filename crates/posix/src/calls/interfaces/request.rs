@@ -3,6 +3,7 @@
 use super::{Card, FLAGS, INDEX, NAME, QUEUE_LENGTH, broadcast, card, mask};
 use crate::sys::libc_next;
 use libc::{c_int, c_ulong, sockaddr_in};
+use rustix::io::Errno;
 use std::net::Ipv4Addr;
 
 const NAME_OF: c_ulong = 0x8910;
@@ -64,16 +65,16 @@ fn internet(address: Ipv4Addr) -> Value {
 ///
 /// # Safety
 /// As `ioctl`.
-pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> Option<Result<c_int, i32>> {
+pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> Option<Result<c_int, Errno>> {
     if !(NAME_OF..=MAP).contains(&request) || argument == 0 || crate::sys::wishes::wishes().is_none() {
         return None;
     }
     let pointer = std::ptr::with_exposed_provenance_mut::<Request>(argument as usize);
     match request {
-        // SAFETY: as the caller says.
+        // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
         LIST => unsafe { list(fd, argument) },
         NAME_OF => {
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             let asked = unsafe { pointer.read_unaligned() };
             let is_it = asked.value[..4] == INDEX.to_ne_bytes() && is_socket(fd) && card().is_some();
             if !is_it {
@@ -85,7 +86,7 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
             Some(Ok(0))
         }
         FLAGS_OF | ADDRESS | PEER | BROADCAST | MASK | METRIC | MTU | HARDWARE | INDEX_OF | QUEUE | MAP => {
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             let asked = unsafe { pointer.read_unaligned() };
             let card = if is_own(&asked.name) && is_socket(fd) { card() } else { None }?;
             let value = match answer_of(&card, request) {
@@ -93,7 +94,7 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
                 Err(error) => return Some(Err(error)),
             };
             let answered = Request { name: asked.name, value };
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             unsafe { pointer.write_unaligned(answered) };
             Some(Ok(0))
         }
@@ -105,8 +106,8 @@ fn is_socket(fd: c_int) -> bool {
     crate::sys::kernel_socket::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_some()
 }
 
-fn answer_of(card: &Card, request: c_ulong) -> Result<Value, i32> {
-    let four = card.first_four().ok_or(libc::EADDRNOTAVAIL);
+fn answer_of(card: &Card, request: c_ulong) -> Result<Value, Errno> {
+    let four = card.first_four().ok_or(Errno::ADDRNOTAVAIL);
     Ok(match request {
         FLAGS_OF => value(&(FLAGS as u16).to_ne_bytes()),
         ADDRESS | PEER => internet(four?.0),
@@ -130,9 +131,9 @@ fn answer_of(card: &Card, request: c_ulong) -> Result<Value, i32> {
 ///
 /// # Safety
 /// As `ioctl`.
-unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, i32>> {
+unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, Errno>> {
     let pointer = std::ptr::with_exposed_provenance_mut::<List>(argument as usize);
-    // SAFETY: as the caller says.
+    // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
     let room = unsafe { pointer.read_unaligned() };
     let card = card();
     // SAFETY: as above.
@@ -149,7 +150,8 @@ unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, i32>> {
                 break;
             }
             let own = Request { name: own_name(), value: internet(address) };
-            // SAFETY: as the caller says, there is room for so many bytes.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2). There is
+            // room for so many bytes.
             unsafe { list.requests.byte_add(list.length as usize).write_unaligned(own) };
         }
         list.length += each;
@@ -173,6 +175,6 @@ mod tests {
         assert_eq!(answer_of(&card, BROADCAST).unwrap()[4..8], [10, 77, 0, 255]);
         assert_eq!(answer_of(&card, HARDWARE).unwrap()[..8], [1, 0, 2, 0, 0, 0, 0, 1]);
         let none = Card { addresses: vec![("fd77::2".parse().unwrap(), 64)], ..card };
-        assert_eq!(answer_of(&none, ADDRESS), Err(libc::EADDRNOTAVAIL));
+        assert_eq!(answer_of(&none, ADDRESS), Err(Errno::ADDRNOTAVAIL));
     }
 }

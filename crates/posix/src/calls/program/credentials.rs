@@ -1,10 +1,11 @@
-//! Calls by which a process gives up rights: who has the world is settled before they are made ([`lowering`](crate::lifecycle::lowering)).
+//! Calls by which a process gives up rights. Before they are made, [`lowering`](crate::lifecycle::lowering) settles who keeps the world.
 
 use crate::calls::give_int;
 use crate::lifecycle::lowering::{Effect, change};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, gid_t, size_t, uid_t};
+use rustix::io::Errno;
 
 const KEPT: usize = u32::MAX as usize;
 /// Linux' numbers that the `libc` crate may lack.
@@ -20,7 +21,7 @@ macro_rules! identities {
     ($($name:ident($($argument:ident: $type:ty),*) is $number:ident [$($word:expr),*];)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             tried(libc::$number, [$($word),*], || unsafe { libc_next::$name($($argument),*) })
         }
     )*};
@@ -41,7 +42,7 @@ identities! {
 /// As `setgroups`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setgroups(count: size_t, groups: *const gid_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `groups` points to `count` numbers: the program's duty by setgroups(2).
     tried(libc::SYS_setgroups, [count, groups.addr(), 0, 0, 0], || unsafe { libc_next::setgroups(count, groups) })
 }
 
@@ -52,17 +53,17 @@ unsafe extern "C" fn initgroups(user: *const c_char, group: gid_t) -> c_int {
     let mut groups: Vec<gid_t> = vec![0; 64];
     loop {
         let mut count = groups.len() as c_int;
-        // SAFETY: as the caller says; room for so many.
+        // SAFETY: `user` is a C string: the program's duty by initgroups(3). `groups` has room for `count`.
         if unsafe { libc::getgrouplist(user, group, groups.as_mut_ptr(), &raw mut count) } >= 0 {
             groups.truncate(count.max(0) as usize);
             break;
         }
         if groups.len() >= GROUPS_MAX {
-            return give_int(Err(libc::EINVAL));
+            return give_int(Err(Errno::INVAL));
         }
         groups.resize((groups.len() * 2).max(count.max(0) as usize).min(GROUPS_MAX), 0);
     }
-    // SAFETY: so many readable numbers.
+    // SAFETY: the pointer is to as many readable numbers as the length says.
     unsafe { setgroups(groups.len(), groups.as_ptr()) }
 }
 
@@ -70,7 +71,7 @@ unsafe extern "C" fn initgroups(user: *const c_char, group: gid_t) -> c_int {
 /// As `capset`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn capset(head: *mut c_void, sets: *const c_void) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `head` and `sets` are what capset(2) demands: the program's duty.
     tried(libc::SYS_capset, [head.addr(), sets.addr(), 0, 0, 0], || unsafe { libc_next::capset(head, sets) })
 }
 
@@ -78,7 +79,7 @@ unsafe extern "C" fn capset(head: *mut c_void, sets: *const c_void) -> c_int {
 /// As `chroot`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `path` is a C string: the program's duty by chroot(2).
     tried(libc::SYS_chroot, [path.addr(), 0, 0, 0, 0], || unsafe { libc_next::chroot(path) })
 }
 
@@ -95,7 +96,7 @@ fn entered(kind: c_int) -> Option<Effect> {
 
 #[unsafe(no_mangle)]
 extern "C" fn unshare(flags: c_int) -> c_int {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let real = || unsafe { libc_next::unshare(flags) };
     let Some(effect) = namespaces(flags) else { return real() };
     change(&Call::new(libc::SYS_unshare, [flags as usize, 0, 0, 0, 0]), effect, real, |status| *status == 0)
@@ -103,7 +104,7 @@ extern "C" fn unshare(flags: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let real = || unsafe { libc_next::setns(fd, kind) };
     let Some(effect) = entered(kind) else { return real() };
     change(&Call::new(libc::SYS_setns, [fd as usize, kind as usize, 0, 0, 0]), effect, real, |status| *status == 0)
@@ -131,7 +132,7 @@ fn adds_filter(call: &Call) -> bool {
 unsafe extern "C" fn prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int {
     let words = [option as usize, second as usize, third as usize, fourth as usize, fifth as usize];
     let call = Call::new(libc::SYS_prctl, words);
-    // SAFETY: as the caller says.
+    // SAFETY: the arguments are what `option` demands, valid pointers where they are some: the program's duty by prctl(2).
     let real = || unsafe { libc_next::prctl(option, second, third, fourth, fifth) };
     if adds_filter(&call) { change(&call, Effect::Filter, real, |status| *status == 0) } else { real() }
 }
@@ -149,7 +150,7 @@ pub(in crate::calls) unsafe extern "C" fn by_number(
     fifth: usize,
 ) -> c_long {
     let call = Call::new(number, [first, second, third, fourth, fifth]);
-    // SAFETY: as the caller says.
+    // SAFETY: the arguments are what the system call demands: this function's condition.
     let real = || unsafe { raw::call(&call) };
     let effect = match number {
         libc::SYS_prctl | libc::SYS_seccomp | SYS_LANDLOCK_RESTRICT_SELF => {
@@ -163,7 +164,8 @@ pub(in crate::calls) unsafe extern "C" fn by_number(
         Some(effect) => change(&call, effect, real, |answer| *answer >= 0),
         None => real(),
     };
-    crate::calls::give(if answer < 0 { Err(-answer as i32) } else { Ok(answer) }) as c_long
+    crate::calls::give(if answer < 0 { Err(crate::sys::libc_next::error_of(-answer as i64)) } else { Ok(answer) })
+        as c_long
 }
 
 /// Below this a child of `clone` borrows its parent's memory, and executes soon, or is a thread.
@@ -178,7 +180,7 @@ struct Begin {
 /// # Safety
 /// `begin` is a [`Begin`].
 unsafe extern "C" fn begin_alone(begin: *mut c_void) -> c_int {
-    // SAFETY: as the caller says; the child has a copy of it.
+    // SAFETY: `begin` is a [`Begin`]: this function's condition. The child has a copy of it.
     let Begin { function, argument } = unsafe { begin.cast::<Begin>().read() };
     crate::sys::local::forked();
     crate::sys::this_process::departure::leave_for_good();
@@ -206,7 +208,7 @@ unsafe extern "C" fn clone(
     } else {
         (function as *mut c_void, argument)
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `function`, `stack` and the pointers are what clone(2) demands: the program's duty.
     unsafe { libc_next::clone(function, stack, flags, argument, parent, local, child) }
 }
 

@@ -1,6 +1,6 @@
-//! `exec`: the new program [joins](crate::lifecycle::join) with the sockets it inherits, if it loads this library; else its connections are
-//! [pumped](crate::lifecycle::pump). So is one that is its standard input, output or error, which programs read and write past the C library's
-//! functions for sockets.
+//! `exec`: if the new program loads this library, it [joins](crate::lifecycle::join) with the sockets it inherits. Otherwise its connections
+//! are [pumped](crate::lifecycle::pump). A connection that is standard input, output or error is always pumped, because programs read and
+//! write those without the C library's functions for sockets.
 
 use crate::calls::stand_in;
 use crate::lifecycle::environment::environment;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// The descriptors of ours that a program executed now inherits.
 pub(in crate::calls) fn inherited() -> Vec<(RawFd, Entry)> {
     let is_kept = |fd: &RawFd| {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         let flags = unsafe { libc_next::fcntl64(*fd, libc::F_GETFD, 0) };
         flags >= 0 && flags & libc::FD_CLOEXEC == 0
     };
@@ -71,7 +71,7 @@ pub(in crate::calls) fn offered(call: &str, path: &Path, inherited: &[(RawFd, En
 /// # Safety
 /// A string, or null.
 pub(in crate::calls) unsafe fn path_of(text: *const c_char) -> Option<PathBuf> {
-    // SAFETY: as the caller says.
+    // SAFETY: `text` is null or a C string: this function's condition.
     let text = unsafe { text.as_ref().map(|text| CStr::from_ptr(text)) }?;
     Some(PathBuf::from(OsStr::from_bytes(text.to_bytes())))
 }
@@ -85,22 +85,22 @@ unsafe fn execute(
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    if crate::sys::this_process::departure::is_away() {
-        // SAFETY: as the caller says.
-        return unsafe { execute_away(path, given, call) };
+    if crate::sys::this_process::departure::is_detached() {
+        // SAFETY: `given` is an environment, or null: this function's condition.
+        return unsafe { execute_detached(path, given, call) };
     }
-    // SAFETY: as the caller says.
-    let meeting = unsafe { runs::environment(given) };
-    let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr());
+    // SAFETY: `given` is an environment, or null: this function's condition.
+    let told = unsafe { runs::environment(given) };
+    let given = told.as_ref().map_or(given, |told| told.pointers.as_ptr());
     let Some(offer) = prepare(path) else { return call(given) };
-    // SAFETY: as the caller says, or the array made here.
+    // SAFETY: `given` is an environment, or null: this function's condition. Otherwise it is the array made here.
     let environment = unsafe { environment(given, &offer.variables()) };
     offer.hand_on(true);
     let status = call(environment.pointers.as_ptr());
-    let error = libc_next::errno();
+    let error = libc_next::raw_errno();
     offer.hand_on(false);
     offer.withdraw();
-    libc_next::set_errno(error);
+    libc_next::set_raw_errno(error);
     status
 }
 
@@ -108,34 +108,34 @@ unsafe fn execute(
 ///
 /// # Safety
 /// As there.
-unsafe fn execute_away(
+unsafe fn execute_detached(
     path: impl FnOnce() -> Option<PathBuf>,
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    if !is_first() && crate::lifecycle::away::has_nothing_to_hand_on() {
+    if !is_first() && crate::lifecycle::detached::has_nothing_to_hand_on() {
         return call(given);
     }
     let loads = path().and_then(|path| target::loads_libraries(&path)).unwrap_or(false);
-    crate::lifecycle::away::line::hang_up();
-    let Some(text) = crate::lifecycle::away::text().filter(|_| loads) else {
+    crate::lifecycle::detached::channel::hang_up();
+    let Some(text) = crate::lifecycle::detached::text().filter(|_| loads) else {
         explain(format_args!("exec: sockets of a card of fewer rights are not carried over"));
         return call(given);
     };
     let own: Vec<RawFd> = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd).collect();
     let set_flag = |flag: c_int| {
         for fd in &own {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
         }
     };
-    // SAFETY: as the caller says.
-    let environment = unsafe { environment(given, &[(crate::lifecycle::environment::AWAY, text)]) };
+    // SAFETY: `given` is an environment, or null: this function's condition.
+    let environment = unsafe { environment(given, &[(crate::lifecycle::environment::DETACHED, text)]) };
     set_flag(0);
     let status = call(environment.pointers.as_ptr());
-    let error = libc_next::errno();
+    let error = libc_next::raw_errno();
     set_flag(libc::FD_CLOEXEC);
-    libc_next::set_errno(error);
+    libc_next::set_raw_errno(error);
     status
 }
 
@@ -149,7 +149,8 @@ unsafe extern "C" {
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, given: Strings) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe { execute(|| path_of(path), given, |given| libc_next::execve(path, arguments, given)) }
 }
 
@@ -157,7 +158,8 @@ unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, given: Stri
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe { execve(path, arguments, environ) }
 }
 
@@ -165,7 +167,8 @@ unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, given: Strings) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe {
         let path = || path_of(file).map(|file| target::find(&file));
         execute(path, given, |given| libc_next::execvpe(file, arguments, given))
@@ -176,7 +179,8 @@ unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, given: Str
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe { execvpe(file, arguments, environ) }
 }
 
@@ -185,15 +189,16 @@ unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, given: Strings) -> c_int {
     let path = || Some(Path::new("/proc/self/fd").join(fd.to_string()));
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe { execute(path, given, |given| libc_next::fexecve(fd, arguments, given)) }
 }
 
 /// # Safety
-/// Those of `execle`, as it finds them.
+/// `arguments` are those of `execle`: a null pointer ends them, and the environment follows.
 unsafe extern "C" fn execle_with(path: *const c_char, arguments: Strings) -> c_int {
     let mut last = arguments;
-    // SAFETY: as the caller says: the environment is behind the null pointer that ends the arguments.
+    // SAFETY: a null pointer ends the arguments, and the environment is behind it: the program's duty by execle(3).
     unsafe {
         while !(*last).is_null() {
             last = last.add(1);

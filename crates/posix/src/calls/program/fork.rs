@@ -1,4 +1,4 @@
-//! `fork` and its kin: a child has its parent's sockets.
+//! `fork` and its variants: a child has its parent's sockets.
 
 use crate::calls::give_int;
 use crate::calls::option_notes::forget_all;
@@ -10,7 +10,7 @@ use libc::{c_int, pid_t};
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> pid_t {
     forget_all();
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
     unsafe { crate::lifecycle::fork::fork() }
 }
 
@@ -22,7 +22,7 @@ unsafe extern "C" fn fork() -> pid_t {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> pid_t {
     forget_all();
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
     unsafe { crate::lifecycle::fork::fork_quietly() }
 }
 
@@ -31,11 +31,11 @@ unsafe extern "C" fn vfork() -> pid_t {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     if crate::world::lock::shared().is_none() {
-        // SAFETY: as the caller says.
+        // SAFETY: nobody relies on threads that the child does not have: the program's duty by daemon(3).
         return unsafe { libc_next::daemon(no_chdir, no_close) };
     }
     forget_all();
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by daemon(3).
     unsafe {
         match crate::lifecycle::fork::fork() {
             -1 => return give_int(Err(libc_next::errno())),

@@ -1,5 +1,5 @@
-//! Sockets of ours that go to another program by a Unix socket: to one of this world [as they are](crate::lifecycle::transit); a connection to
-//! another one is [pumped](crate::lifecycle::pump).
+//! Sockets of ours that go to another program over a Unix socket. A program of this world gets them
+//! [as they are](crate::lifecycle::transit). For a program outside it, a connection is [pumped](crate::lifecycle::pump).
 
 use crate::calls::give_int;
 use crate::lifecycle::attach::attach_to_run;
@@ -8,7 +8,7 @@ use crate::lifecycle::transit;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
 use crate::sys::libc_next;
-use crate::sys::this_process::departure::is_away;
+use crate::sys::this_process::departure::is_detached;
 use crate::world::lock::{lock, shared};
 use libc::{c_int, cmsghdr, msghdr};
 use std::os::fd::RawFd;
@@ -33,7 +33,7 @@ unsafe fn rights(message: &msghdr) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// Whether who is at the other end of a Unix socket, or made it, has this world.
+/// Whether the process at the other end of a Unix socket, or the one that made it, shares this world.
 fn is_among_us(fd: c_int) -> bool {
     // SAFETY: the program's, open as long as this call.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
@@ -47,19 +47,19 @@ fn is_among_us(fd: c_int) -> bool {
 /// # Safety
 /// As `sendmsg`.
 pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> Option<libc::ssize_t> {
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
     let place = unsafe { rights(message) }?;
-    // SAFETY: within the buffer, as has been seen.
+    // SAFETY: the bytes are within the buffer, which has been checked.
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     let mut control = control.to_vec();
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
         crate::calls::option_notes::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     }
-    if is_away() {
+    if is_detached() {
         for bytes in control.get(place)?.chunks_exact(size_of::<c_int>()) {
             let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            if descriptor::is_away(handed) {
-                crate::lifecycle::away::line::leaves(handed);
+            if descriptor::is_remote(handed) {
+                crate::lifecycle::detached::channel::leaves(handed);
             }
         }
         return None;
@@ -94,7 +94,8 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     }
     let mut copy = *message;
     copy.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: as the caller says; the copy's buffer is as long.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2). The copy's buffer
+    // is as long.
     let sent = unsafe { libc_next::sendmsg(fd, &raw const copy, flags) };
     let error = libc_next::errno();
     for (_, end) in made {
@@ -116,9 +117,9 @@ pub(in crate::calls) unsafe fn receive_rights(message: &msghdr) {
     if crate::sys::wishes::wishes().is_none() {
         return;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the kernel has filled in the message: this function's condition.
     let Some(place) = (unsafe { rights(message) }) else { return };
-    // SAFETY: within the buffer, as has been seen.
+    // SAFETY: the bytes are within the buffer, which has been checked.
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     for bytes in control.get(place).unwrap_or_default().chunks_exact(size_of::<c_int>()) {
         let fd = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -131,5 +132,5 @@ pub(in crate::calls) unsafe fn receive_rights(message: &msghdr) {
 /// Whether there is a world that `fd`, which was received, may be of. A program that has none yet has that of its `qanat run` now.
 fn has_world_for(fd: c_int) -> bool {
     descriptor::get(fd) == Entry::Kernel
-        && (is_away() || shared().is_some() || transit::is_internet(fd) && attach_to_run())
+        && (is_detached() || shared().is_some() || transit::is_internet(fd) && attach_to_run())
 }

@@ -1,6 +1,6 @@
-//! `posix_spawn`: the new program [joins](crate::lifecycle::join) with the sockets it inherits, as over `exec`. A connection that an action puts
-//! somewhere is [pumped](crate::lifecycle::pump), as what the program is may not be known yet; what an action closes or puts something else in
-//! the place of is not inherited.
+//! `posix_spawn`: the new program [joins](crate::lifecycle::join) with the sockets it inherits, as over `exec`. If an action puts a
+//! connection somewhere, the connection is [pumped](crate::lifecycle::pump), because it may not be known yet what the program is. If an
+//! action closes or replaces a descriptor, that descriptor is not inherited.
 
 use crate::calls::program::exec::{inherited, offered, path_of};
 use crate::lifecycle::environment::environment;
@@ -48,7 +48,7 @@ fn forget(actions: *const posix_spawn_file_actions_t) {
     let mut all = ACTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     for known in all.extract_if(.., |known| known.at == actions.addr()) {
         for (_, end) in known.pumped {
-            // SAFETY: ours.
+            // SAFETY: the descriptor is the library's own, and nothing else uses it.
             unsafe { libc_next::close(end) };
         }
     }
@@ -64,7 +64,7 @@ fn is_used() -> bool {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawn_file_actions_init(actions: *mut posix_spawn_file_actions_t) -> c_int {
     forget(actions);
-    // SAFETY: as the caller says.
+    // SAFETY: `actions` is writable: the program's duty by posix_spawn_file_actions_init(3).
     unsafe { libc_next::posix_spawn_file_actions_init(actions) }
 }
 
@@ -90,7 +90,7 @@ unsafe extern "C" fn posix_spawn_file_actions_adddup2(
             end.unwrap_or(fd)
         });
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `actions` has been initialised: the program's duty by posix_spawn_file_actions_adddup2(3).
     unsafe { libc_next::posix_spawn_file_actions_adddup2(actions, source, onto) }
 }
 
@@ -101,7 +101,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addclose(actions: *mut posix_spawn
     if is_used() {
         note(actions, |known| known.replaced.push(fd));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `actions` has been initialised: the program's duty by posix_spawn_file_actions_addclose(3).
     unsafe { libc_next::posix_spawn_file_actions_addclose(actions, fd) }
 }
 
@@ -118,7 +118,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addopen(
     if is_used() {
         note(actions, |known| known.replaced.push(fd));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `actions` has been initialised, and `path` is a C string: the program's duty by posix_spawn_file_actions_addopen(3).
     unsafe { libc_next::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode) }
 }
 
@@ -132,7 +132,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addclosefrom_np(
     if is_used() {
         note(actions, |known| known.closed_from = known.closed_from.min(first));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `actions` has been initialised: the program's duty by posix_spawn_file_actions_addclosefrom_np(3).
     unsafe { libc_next::posix_spawn_file_actions_addclosefrom_np(actions, first) }
 }
 
@@ -141,7 +141,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addclosefrom_np(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
     forget(actions);
-    // SAFETY: as the caller says.
+    // SAFETY: `actions` has been initialised: the program's duty by posix_spawn_file_actions_destroy(3).
     unsafe { libc_next::posix_spawn_file_actions_destroy(actions) }
 }
 
@@ -181,11 +181,11 @@ unsafe fn spawn(
     given: *const *mut c_char,
     call: impl FnOnce(*const *mut c_char) -> c_int,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    let meeting = unsafe { runs::environment(given.cast()) };
-    let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr().cast());
+    // SAFETY: `given` is an environment, or null: this function's condition.
+    let told = unsafe { runs::environment(given.cast()) };
+    let given = told.as_ref().map_or(given, |told| told.pointers.as_ptr().cast());
     let Some(offer) = prepare(path, actions) else { return call(given) };
-    // SAFETY: as the caller says, or the array made here.
+    // SAFETY: `given` is an environment, or null: this function's condition. Otherwise it is the array made here.
     let environment =
         unsafe { environment(given.cast(), &[(crate::lifecycle::environment::JOINS, offer.value(false))]) };
     let status = call(environment.pointers.as_ptr().cast());
@@ -205,7 +205,8 @@ unsafe extern "C" fn posix_spawn(
     arguments: *const *mut c_char,
     given: *const *mut c_char,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe {
         let call = |given| libc_next::posix_spawn(process, path, actions, attributes, arguments, given);
         spawn(|| path_of(path), actions, given, call)
@@ -223,7 +224,8 @@ unsafe extern "C" fn posix_spawnp(
     arguments: *const *mut c_char,
     given: *const *mut c_char,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: paths are C strings, and arguments and environments end with a null pointer: the program's duty by the function's manual
+    // page.
     unsafe {
         let call = |given| libc_next::posix_spawnp(process, file, actions, attributes, arguments, given);
         spawn(|| path_of(file).map(|file| target::find(&file)), actions, given, call)

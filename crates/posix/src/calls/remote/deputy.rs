@@ -1,10 +1,10 @@
-//! A deputy: a process that has the sockets of one that has [left](crate::lifecycle::away) the world, and makes that one's calls for it. The
-//! keeper forks it, so it has none of that process's memory, and no more rights than the least of those who share the world.
-//! Both sides take what the other says for what it may be: anything.
+//! The *deputy* is a process that has the sockets of a process that has [left](crate::lifecycle::detached) the world, and makes its calls.
+//! The keeper forks it, so it has none of that process's memory, and no more rights than the least of those who share the world. Each side
+//! checks what the other says, because it may be anything.
 
 use crate::calls::remote::requests as remote;
-use crate::lifecycle::away::line::{ANSWER, BESIDE_MAX, Operation, REQUEST, YOUR_TURN};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::channel::{ANSWER, Operation, PAYLOAD_MAX, REQUEST, YOUR_TURN};
+use crate::lifecycle::detached::socket_of;
 use crate::lifecycle::fork;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
@@ -12,6 +12,7 @@ use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::lock;
 use crate::world::membership;
 use libc::{c_int, pollfd};
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -20,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 /// Waits looked after at once.
 const WATCHES_MAX: usize = 256;
 
-/// A wait: who is to hear of it, and what for.
+/// A wait: the socket by which its end is told, and what is waited for.
 struct Watch {
     teller: OwnedFd,
     set: Vec<pollfd>,
@@ -32,7 +33,7 @@ struct Asked {
     fd: c_int,
     arguments: [i64; 2],
     room: usize,
-    beside: Vec<u8>,
+    payload: Vec<u8>,
     end: Option<OwnedFd>,
 }
 
@@ -73,7 +74,7 @@ pub(in crate::calls) fn serve(line: &OwnedFd, number: u32) {
     }
 }
 
-/// Tells whose wait is over; who has gone is not told.
+/// Tells the waits that are over, but for those that have gone.
 fn tell(watches: &mut Vec<Watch>, mut fds: &[pollfd]) {
     watches.retain(|watch| {
         let Some((own, rest)) = fds.split_at_checked(1 + watch.set.len()) else { return true };
@@ -93,7 +94,7 @@ enum Heard {
 }
 
 fn hear(line: BorrowedFd<'_>) -> Heard {
-    let mut bytes = vec![0; REQUEST + BESIDE_MAX];
+    let mut bytes = vec![0; REQUEST + PAYLOAD_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -108,10 +109,10 @@ fn hear(line: BorrowedFd<'_>) -> Heard {
         _ => None,
     });
     // Out of the way of numbers that the program has.
-    let end = end.map(|end| crate::sys::bells::out_of_the_way(end.into_raw_fd()));
-    // SAFETY: this process's alone.
+    let end = end.map(|end| crate::sys::wakers::out_of_the_way(end.into_raw_fd()));
+    // SAFETY: the memory is this process's alone.
     let end = end.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    let Some((head, beside)) = bytes.get(..received.bytes).and_then(|bytes| bytes.split_at_checked(REQUEST)) else {
+    let Some((head, payload)) = bytes.get(..received.bytes).and_then(|bytes| bytes.split_at_checked(REQUEST)) else {
         return Heard::End;
     };
     let mut words = head.chunks_exact(8).map(|word| word.try_into().map_or(0, i64::from_ne_bytes));
@@ -121,27 +122,27 @@ fn hear(line: BorrowedFd<'_>) -> Heard {
         operation,
         fd: c_int::try_from(fd).unwrap_or(-1),
         arguments: [first, second],
-        room: usize::try_from(room).unwrap_or(0).min(BESIDE_MAX),
-        beside: beside.to_vec(),
+        room: usize::try_from(room).unwrap_or(0).min(PAYLOAD_MAX),
+        payload: payload.to_vec(),
         end,
     })
 }
 
 /// An answer: a status or an error, and what comes with it.
-type Outcome = Result<(c_int, Vec<u8>), i32>;
+type Outcome = Result<(c_int, Vec<u8>), Errno>;
 
 /// `None`: nobody hears it.
 fn answer(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Option<()> {
     let room = asked.room;
     let outcome = carry_out(line, asked, watches);
-    let (status, mut beside) = match outcome {
-        Ok((status, beside)) => (i64::from(status), beside),
-        Err(errno) => (-i64::from(errno), Vec::new()),
+    let (status, mut payload) = match outcome {
+        Ok((status, payload)) => (i64::from(status), payload),
+        Err(errno) => (-i64::from(errno.raw_os_error()), Vec::new()),
     };
-    beside.truncate(room);
-    let mut bytes = Vec::with_capacity(ANSWER + beside.len());
+    payload.truncate(room);
+    let mut bytes = Vec::with_capacity(ANSWER + payload.len());
     bytes.extend_from_slice(&status.to_ne_bytes());
-    bytes.append(&mut beside);
+    bytes.append(&mut payload);
     rustix::net::send(line, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).ok().map(|_| ())
 }
 
@@ -149,24 +150,24 @@ fn plain(status: c_int) -> Outcome {
     if status < 0 { Err(libc_next::errno()) } else { Ok((status, Vec::new())) }
 }
 
-fn pairs(beside: &[u8]) -> Vec<pollfd> {
+fn pairs(payload: &[u8]) -> Vec<pollfd> {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, i32::from_ne_bytes);
     let of = |pair: &[u8]| pollfd { fd: word(&pair[..4]), events: word(&pair[4..]) as i16, revents: 0 };
     // What is not a socket of ours is not to be looked at for anybody.
-    beside.chunks_exact(8).map(of).map(|one| if is_ours(one.fd) { one } else { pollfd { fd: -1, ..one } }).collect()
+    payload.chunks_exact(8).map(of).map(|one| if is_ours(one.fd) { one } else { pollfd { fd: -1, ..one } }).collect()
 }
 
 fn is_ours(fd: c_int) -> bool {
     matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_))
 }
 
-/// Which socket `fd` is, for who has it as well.
+/// Which socket `fd` is, for the process that has it as well.
 fn word_of(fd: c_int) -> Vec<u8> {
     if is_ours(fd) { (descriptor::word(fd)).to_ne_bytes().to_vec() } else { Vec::new() }
 }
 
 fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Outcome {
-    let Asked { operation, fd, arguments: [first, second], room, beside, mut end } = asked;
+    let Asked { operation, fd, arguments: [first, second], room, payload, mut end } = asked;
     let argument = c_int::try_from(first).unwrap_or(-1);
     let is = |wanted: Operation| operation == wanted as i64;
     // Of what there is already; the others bring one along, or say none.
@@ -179,13 +180,13 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
         || is(Operation::Fork)
         || is(Operation::Arrived));
     if is_about_ours && !is_ours(fd) {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     }
     match operation {
-        _ if is(Operation::Place) => place(fd, end.ok_or(libc::EINVAL)?, first != 0),
+        _ if is(Operation::Place) => place(fd, end.ok_or(Errno::INVAL)?, first != 0),
         _ if is(Operation::Only) => {
             let kept: Vec<c_int> =
-                beside.chunks_exact(4).map(|word| word.try_into().map_or(-1, i32::from_ne_bytes)).collect();
+                payload.chunks_exact(4).map(|word| word.try_into().map_or(-1, i32::from_ne_bytes)).collect();
             for (fd, entry) in descriptor::all().collect::<Vec<_>>() {
                 if entry != Entry::Own && !kept.contains(&fd) {
                     remote::close(fd);
@@ -195,7 +196,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
         }
         _ if is(Operation::Bind) => {
             take_unless_ours(fd, &mut end)?;
-            let status = remote::bind(fd, &beside, || ask_back(line))?;
+            let status = remote::bind(fd, &payload, || ask_back(line))?;
             let word = word_of(fd);
             forget_unless_ours(fd);
             Ok((status, word))
@@ -207,7 +208,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             forget_unless_ours(fd);
             plain(status).map(|(status, _)| (status, word))
         }
-        _ if is(Operation::Accept) => remote::accept(fd, end.ok_or(libc::EINVAL)?, room).map(|name| (0, name)),
+        _ if is(Operation::Accept) => remote::accept(fd, end.ok_or(Errno::INVAL)?, room).map(|name| (0, name)),
         _ if is(Operation::GetName) => remote::name(fd, room, false).map(|name| (0, name)),
         _ if is(Operation::GetPeer) => remote::name(fd, room, true).map(|name| (0, name)),
         _ if is(Operation::GetOption) => {
@@ -215,7 +216,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             remote::option(fd, argument, name, room).map(|value| (0, value))
         }
         _ if is(Operation::SetOption) => {
-            plain(remote::set_option(fd, argument, c_int::try_from(second).unwrap_or(-1), &beside))
+            plain(remote::set_option(fd, argument, c_int::try_from(second).unwrap_or(-1), &payload))
         }
         _ if is(Operation::Shutdown) => plain(remote::shutdown(fd, argument)),
         _ if is(Operation::Close) => plain(remote::close(fd)),
@@ -226,35 +227,35 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             Ok((0, value.to_ne_bytes().to_vec()))
         }
         _ if is(Operation::Poll) => {
-            let mut set = pairs(&beside);
+            let mut set = pairs(&payload);
             remote::look(&mut set)?;
             Ok((0, set.iter().flat_map(|one| one.revents.to_ne_bytes()).collect()))
         }
         _ if is(Operation::Watch) => {
             if watches.len() == WATCHES_MAX {
-                return Err(libc::ENOBUFS);
+                return Err(Errno::NOBUFS);
             }
-            watches.push(Watch { teller: end.ok_or(libc::EINVAL)?, set: pairs(&beside) });
+            watches.push(Watch { teller: end.ok_or(Errno::INVAL)?, set: pairs(&payload) });
             Ok((0, Vec::new()))
         }
         _ if is(Operation::Fork) => {
-            let number = fork::record_for_child(&end.ok_or(libc::EINVAL)?)?;
-            Ok((c_int::try_from(number).map_err(|_| libc::ENOMEM)?, Vec::new()))
+            let number = fork::record_for_child(&end.ok_or(Errno::INVAL)?)?;
+            Ok((c_int::try_from(number).map_err(|_| Errno::NOMEM)?, Vec::new()))
         }
         _ if is(Operation::Arrived) => {
-            place(fd, end.ok_or(libc::EINVAL)?, false)?;
+            place(fd, end.ok_or(Errno::INVAL)?, false)?;
             crate::lifecycle::transit::receive(fd);
             let word = word_of(fd);
             forget_unless_ours(fd);
             Ok((0, word))
         }
         _ if is(Operation::Leaves) => {
-            let number = socket_of(fd).ok_or(libc::EBADF)?;
-            crate::lifecycle::transit::send(fd, number).ok_or(libc::ENOBUFS)?;
+            let number = socket_of(fd).ok_or(Errno::BADF)?;
+            crate::lifecycle::transit::send(fd, number).ok_or(Errno::NOBUFS)?;
             Ok((0, Vec::new()))
         }
-        _ if is(Operation::Pump) => remote::pump(fd, end.ok_or(libc::EINVAL)?).map(|()| (0, Vec::new())),
-        _ => Err(libc::EOPNOTSUPP),
+        _ if is(Operation::Pump) => remote::pump(fd, end.ok_or(Errno::INVAL)?).map(|()| (0, Vec::new())),
+        _ => Err(Errno::OPNOTSUPP),
     }
 }
 
@@ -262,11 +263,11 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
 fn place(fd: c_int, kernels: OwnedFd, stands_in: bool) -> Outcome {
     let is_placeable = fd >= 0 && (fd as usize) < descriptor::DESCRIPTORS_MAX && descriptor::get(fd) != Entry::Own;
     if !is_placeable || is_busy(fd) {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     }
     if kernels.as_raw_fd() == fd {
         let _ = kernels.into_raw_fd();
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     } else if unsafe { libc_next::dup3(kernels.as_raw_fd(), fd, libc::O_CLOEXEC) } < 0 {
         return Err(libc_next::errno());
     }
@@ -282,31 +283,31 @@ fn is_busy(fd: c_int) -> bool {
     descriptor::get(fd) == Entry::Own
 }
 
-fn take_unless_ours(fd: c_int, end: &mut Option<OwnedFd>) -> Result<(), i32> {
+fn take_unless_ours(fd: c_int, end: &mut Option<OwnedFd>) -> Result<(), Errno> {
     if is_ours(fd) {
         return Ok(());
     }
-    place(fd, end.take().ok_or(libc::EBADF)?, false).map(|_| ())
+    place(fd, end.take().ok_or(Errno::BADF)?, false).map(|_| ())
 }
 
 /// What stayed the kernel's alone is none of this process's.
 fn forget_unless_ours(fd: c_int) {
     if !is_ours(fd) {
-        // SAFETY: put there just now.
+        // SAFETY: the value was put there just now.
         unsafe { libc_next::close(fd) };
     }
 }
 
-/// The kernel's call is made by who has the right to.
-fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, i32> {
+/// The process that has the right to makes the kernel's call.
+fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, Errno> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::send(line, &YOUR_TURN.to_ne_bytes(), flags).map_err(|error| error.raw_os_error())?;
+    rustix::net::send(line, &YOUR_TURN.to_ne_bytes(), flags)?;
     sleep(&mut [readable(line.as_raw_fd())], None, std::ptr::null())?;
     let mut bytes = [0; 8];
-    let count = rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT).map_err(|error| error.raw_os_error())?.1;
+    let count = rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT)?.1;
     match i64::from_ne_bytes(bytes) {
-        _ if count != bytes.len() => Err(libc::EIO),
+        _ if count != bytes.len() => Err(Errno::IO),
         status @ 0.. => Ok(c_int::try_from(status).unwrap_or(0)),
-        errno => Err(i32::try_from(-errno).unwrap_or(libc::EIO)),
+        errno => Err(libc_next::error_of(errno.saturating_neg())),
     }
 }

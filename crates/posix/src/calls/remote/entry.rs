@@ -1,4 +1,4 @@
-//! Where the library begins as a program of its own: as the keeper, whose deputies make calls.
+//! The library's entry point as a program of its own: it is executed as the keeper, whose deputies make calls.
 
 use crate::calls::remote::deputy;
 use crate::lifecycle::{keeper, keeper_image};
@@ -21,12 +21,12 @@ unsafe extern "C" fn qanat_helper() {
 }
 
 extern "C" fn begin(count: c_int, arguments: *const *mut c_char) -> ! {
-    // SAFETY: as the kernel has put them.
+    // SAFETY: the arguments are where the kernel has put them.
     unsafe { program::note_arguments(count, arguments) };
     if let Some((things, own)) = keeper_image::begin() {
         program::rename(c"qanat-keeper");
         keeper::run(&things, Some(deputy::serve), &own);
     }
-    // SAFETY: ends the process.
+    // SAFETY: the call ends the process.
     unsafe { libc::_exit(1) }
 }

@@ -1,14 +1,16 @@
-//! Calls made for a process that has [left](crate::lifecycle::away) the world: by its deputy, with the same functions as its own would be.
+//! The deputy's side: calls for a process that has [left](crate::lifecycle::detached) the world, made by the same functions as the process's
+//! own would be.
 
 use crate::calls::waiting::poll;
 use crate::calls::{bind, close as closing, control as controls, open, options};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::lifecycle::pump;
 use crate::sys::address;
 use crate::sys::descriptor;
 use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, c_ulong, pollfd, sockaddr_storage, socklen_t};
+use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,12 +19,12 @@ use std::os::fd::OwnedFd;
 ///
 /// # Errors
 /// As `poll`.
-pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
-    // SAFETY: so many of them.
+pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, Errno> {
+    // SAFETY: the slice has as many entries as its length says.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
     match ready {
         0.. => Ok(ready),
-        _ if libc_next::errno() == libc::EINTR => Ok(0),
+        _ if libc_next::errno() == Errno::INTR => Ok(0),
         _ => Err(libc_next::errno()),
     }
 }
@@ -31,8 +33,8 @@ pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
 ///
 /// # Errors
 /// As `poll`.
-pub(crate) fn look(set: &mut [pollfd]) -> Result<c_int, i32> {
-    // SAFETY: so many of them.
+pub(crate) fn look(set: &mut [pollfd]) -> Result<c_int, Errno> {
+    // SAFETY: the slice has as many entries as its length says.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, 0) };
     if ready < 0 { Err(libc_next::errno()) } else { Ok(ready) }
 }
@@ -51,7 +53,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 pub(crate) fn duplicate(old: c_int, new: c_int) -> c_int {
     if new < 0 || descriptor::get(new) != descriptor::Entry::Kernel {
-        return crate::calls::give_int(Err(libc::EBADF));
+        return crate::calls::give_int(Err(Errno::BADF));
     }
     closing::dup3(old, new, libc::O_CLOEXEC)
 }
@@ -60,7 +62,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int) -> c_int {
 pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> c_int {
     match command {
         libc::F_GETFL | libc::F_SETFL => controls::fcntl64(fd, command, argument as c_ulong),
-        _ => crate::calls::give_int(Err(libc::EINVAL)),
+        _ => crate::calls::give_int(Err(Errno::INVAL)),
     }
 }
 
@@ -68,14 +70,14 @@ pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> c_int {
 ///
 /// # Errors
 /// As `ioctl`.
-pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i32> {
+pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, Errno> {
     let mut value = value;
     // Of these the argument is a number.
     let is_plain = matches!(request, libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ | controls::SIOCATMARK);
     if !is_plain {
-        return Err(libc::EOPNOTSUPP);
+        return Err(Errno::OPNOTSUPP);
     }
-    // SAFETY: a writable number.
+    // SAFETY: the pointer is to a writable number.
     let status = unsafe { controls::ioctl(fd, request as c_ulong, (&raw mut value).expose_provenance() as c_ulong) };
     if status < 0 { Err(libc_next::errno()) } else { Ok(value) }
 }
@@ -84,10 +86,10 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
 ///
 /// # Errors
 /// As `bind`.
-pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c_int, i32>) -> Result<c_int, i32> {
+pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let length = bytes.len().min(size_of::<sockaddr_storage>());
-    // SAFETY: within both.
+    // SAFETY: the bytes are within both buffers.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), storage.as_mut_ptr().cast(), length) };
     // SAFETY: so many bytes, the rest zeroed.
     unsafe { bind::bind_by(fd, storage.as_ptr().cast(), length as socklen_t, real_bind) }
@@ -97,7 +99,7 @@ pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c
 fn written(address: SocketAddr, family: c_int, room: usize) -> Vec<u8> {
     let (storage, length) = address::encode(address, family);
     let pointer = (&raw const storage).cast::<u8>();
-    // SAFETY: plain numbers, all of them written.
+    // SAFETY: the structure is plain numbers, and all of them have been written.
     let bytes = unsafe { std::slice::from_raw_parts(pointer, length.min(size_of_val(&storage))) };
     bytes.get(..room.min(bytes.len())).unwrap_or_default().to_vec()
 }
@@ -106,10 +108,10 @@ fn written(address: SocketAddr, family: c_int, room: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// As these.
-pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32> {
+pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, Errno> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe {
         if of_peer {
             open::getpeername(fd, storage.as_mut_ptr().cast(), &raw mut length)
@@ -121,16 +123,16 @@ pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32
         return Err(libc_next::errno());
     }
     let length = room.min(length as usize).min(size_of::<sockaddr_storage>());
-    // SAFETY: zeroed at first.
+    // SAFETY: the structure was zeroed at first, which is a valid value.
     Ok(unsafe { std::slice::from_raw_parts(storage.as_ptr().cast::<u8>(), length) }.to_vec())
 }
 
 /// # Errors
 /// As `getsockopt`.
-pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, i32> {
+pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0u8; room];
     let mut length = room as socklen_t;
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe { options::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
     if status < 0 {
         return Err(libc_next::errno());
@@ -140,7 +142,7 @@ pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Resul
 }
 
 pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> c_int {
-    // SAFETY: so many readable bytes.
+    // SAFETY: the pointer is to as many readable bytes as the length says.
     unsafe { options::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) }
 }
 
@@ -148,10 +150,10 @@ pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> 
 ///
 /// # Errors
 /// As `accept` of one that does not wait.
-pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i32> {
-    let number = socket_of(fd).ok_or(libc::EBADF)?;
+pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, Errno> {
+    let number = socket_of(fd).ok_or(Errno::BADF)?;
     let (new, peer, family) = open::accept_at_once(number)?;
-    let connection = socket_of(new).ok_or(libc::EBADF)?;
+    let connection = socket_of(new).ok_or(Errno::BADF)?;
     let started = pump::start_with(connection, true, &end);
     closing::close(new);
     started.map(|()| written(peer, family, room))
@@ -161,12 +163,12 @@ pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i3
 ///
 /// # Errors
 /// `EOPNOTSUPP`: it is none.
-pub(crate) fn pump(fd: c_int, end: OwnedFd) -> Result<(), i32> {
-    let number = socket_of(fd).ok_or(libc::EBADF)?;
+pub(crate) fn pump(fd: c_int, end: OwnedFd) -> Result<(), Errno> {
+    let number = socket_of(fd).ok_or(Errno::BADF)?;
     let is_connection =
         lock()?.sockets.get(number).is_some_and(|socket| socket.is_connection() && socket.peer.is_some());
     if !is_connection {
-        return Err(libc::EOPNOTSUPP);
+        return Err(Errno::OPNOTSUPP);
     }
     pump::start_with(number, false, &end)
 }

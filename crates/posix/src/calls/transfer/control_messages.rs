@@ -1,4 +1,4 @@
-//! Control messages: what is told beside what is received, and what is asked for beside what is sent.
+//! Control messages: what is told with what is received, and what is asked for with what is sent.
 
 use crate::calls::interfaces::INDEX;
 use crate::sockets::messages::{Asked, Wanted};
@@ -6,11 +6,12 @@ use crate::sockets::socket::{Kind, Socket};
 use crate::world::lock::lock;
 use libc::{c_int, c_uint, cmsghdr, msghdr, timespec};
 use qanat::{Chunk, CloseReason};
+use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
 /// What there is to tell.
 #[derive(Clone, Copy)]
-pub(in crate::calls) enum Beside {
+pub(in crate::calls) enum Metadata {
     Datagram {
         destination: SocketAddr,
         hop_limit: u8,
@@ -26,7 +27,7 @@ pub(in crate::calls) enum Beside {
     },
 }
 
-/// What is told of an error: who said it comes behind it.
+/// What is told of an error. The address of the host that reported it comes behind.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Told<T> {
@@ -37,14 +38,14 @@ struct Told<T> {
 /// A datagram that came in pieces has no header any more: what Linux sends with by default.
 const HOP_LIMIT: u8 = 64;
 
-impl Beside {
+impl Metadata {
     /// Of a datagram from `peer` to a socket bound to `local`: its header lies before its bytes, as it came.
     pub(in crate::calls) fn of_datagram(
         addresses: &[(IpAddr, u8)],
         local: SocketAddr,
         peer: SocketAddr,
         chunk: Chunk,
-    ) -> (Beside, Chunk) {
+    ) -> (Metadata, Chunk) {
         const UDP: usize = 8;
         let own = addresses.iter().map(|(own, _)| *own).find(|own| own.is_ipv4() == peer.is_ipv4());
         let own = if local.ip().is_unspecified() { own.unwrap_or(local.ip()) } else { local.ip() };
@@ -67,13 +68,13 @@ impl Beside {
             }
             frame.trim_front(header_length + UDP);
         }
-        (Beside::Datagram { destination, hop_limit, traffic_class }, Chunk::new(frame))
+        (Metadata::Datagram { destination, hop_limit, traffic_class }, Chunk::new(frame))
     }
 
     /// Of a stream of which so many bytes have been taken.
-    pub(in crate::calls) fn of_stream(socket: &Socket, length: usize) -> Option<Beside> {
+    pub(in crate::calls) fn of_stream(socket: &Socket, length: usize) -> Option<Metadata> {
         let Kind::Stream(stream) = &socket.kind else { return None };
-        (length > 0 && socket.options.beside.any()).then_some(Beside::Stream { unread: stream.unread })
+        (length > 0 && socket.options.control_messages.any()).then_some(Metadata::Stream { unread: stream.unread })
     }
 }
 
@@ -81,28 +82,28 @@ impl Beside {
 ///
 /// # Safety
 /// The message's control buffer is writable, or null.
-pub(in crate::calls) unsafe fn tell(number: u32, beside: Option<Beside>, message: &mut msghdr) {
+pub(in crate::calls) unsafe fn tell(number: u32, metadata: Option<Metadata>, message: &mut msghdr) {
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
-    let mut writer = Control { at: message.msg_control.cast(), room, written: 0, is_cut: false };
+    let mut writer = ControlWriter { at: message.msg_control.cast(), room, written: 0, is_cut: false };
     let asked = || {
         let guard = lock().ok()?;
         let socket = guard.sockets.get(number)?;
-        Some((socket.options.beside, socket.family))
+        Some((socket.options.control_messages, socket.family))
     };
-    if let Some(beside) = beside
+    if let Some(metadata) = metadata
         && let Some((asked, family)) = asked()
     {
-        match beside {
-            Beside::Error { peer, why } => writer.put_error(family, peer, why),
+        match metadata {
+            Metadata::Error { peer, why } => writer.put_error(family, peer, why),
             _ => writer.put_time(asked),
         }
-        match beside {
-            Beside::Stream { unread } if asked.in_queue => {
+        match metadata {
+            Metadata::Stream { unread } if asked.in_queue => {
                 const TCP_CM_INQ: c_int = libc::TCP_INQ;
                 writer.put(libc::IPPROTO_TCP, TCP_CM_INQ, unread as c_int);
             }
-            Beside::Stream { .. } | Beside::Error { .. } => {}
-            Beside::Datagram { destination, hop_limit, traffic_class } => {
+            Metadata::Stream { .. } | Metadata::Error { .. } => {}
+            Metadata::Datagram { destination, hop_limit, traffic_class } => {
                 writer.put_header(asked, family, destination, (hop_limit, traffic_class));
             }
         }
@@ -114,14 +115,14 @@ pub(in crate::calls) unsafe fn tell(number: u32, beside: Option<Beside>, message
 }
 
 /// Writes control messages, cut to the room there is as Linux does.
-struct Control {
+struct ControlWriter {
     at: *mut u8,
     room: usize,
     written: usize,
     is_cut: bool,
 }
 
-impl Control {
+impl ControlWriter {
     /// The time it is taken at.
     fn put_time(&mut self, asked: Asked) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -134,7 +135,7 @@ impl Control {
         }
     }
 
-    /// What ICMP said, as it did, and who (RFC 792, RFC 4443).
+    /// What ICMP said, in its own numbers, and which host said it (RFC 792, RFC 4443).
     fn put_error(&mut self, family: c_int, peer: SocketAddr, why: CloseReason) {
         const OF_ICMP: u8 = 2;
         const OF_ICMPV6: u8 = 3;
@@ -152,7 +153,7 @@ impl Control {
             (_, false) => (1, 3),
         };
         let error = libc::sock_extended_err {
-            ee_errno: crate::sockets::socket::errno_of(why) as u32,
+            ee_errno: crate::sockets::socket::errno_of(why).map_or(0, Errno::raw_os_error) as u32,
             ee_origin: if peer.is_ipv4() { OF_ICMP } else { OF_ICMPV6 },
             ee_type: kind,
             ee_code: code,
@@ -217,7 +218,7 @@ impl Control {
 
     fn put<T: Copy>(&mut self, level: c_int, kind: c_int, value: T) {
         let head = size_of::<cmsghdr>();
-        // SAFETY: computes a length.
+        // SAFETY: the macro computes a length, without memory.
         let (length, space) = unsafe {
             (libc::CMSG_LEN(size_of::<T>() as c_uint) as usize, libc::CMSG_SPACE(size_of::<T>() as c_uint) as usize)
         };
@@ -246,7 +247,7 @@ impl Control {
 ///
 /// # Safety
 /// The message's control buffer is readable, or null.
-pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Result<Wanted, i32> {
+pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Result<Wanted, Errno> {
     const HEAD: usize = size_of::<cmsghdr>();
     let mut wanted = Wanted::default();
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
@@ -256,9 +257,9 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
         let header = unsafe { message.msg_control.byte_add(at).cast::<cmsghdr>().read_unaligned() };
         let length = header.cmsg_len;
         if length < HEAD || at + length > room {
-            return Err(libc::EINVAL);
+            return Err(Errno::INVAL);
         }
-        // SAFETY: within the buffer.
+        // SAFETY: the bytes are within the buffer.
         let body =
             unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>().add(at + HEAD), length - HEAD) };
         read(&mut wanted, (header.cmsg_level, header.cmsg_type), body, is_datagram)?;
@@ -268,36 +269,36 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
 }
 
 /// Takes over what one message asks for.
-fn read(wanted: &mut Wanted, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), i32> {
+fn read(wanted: &mut Wanted, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), Errno> {
     match kind {
         // Handed on over Unix sockets alone; elsewhere nothing comes of it.
         (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
         // Priority, mark and departure time have no effect.
         (libc::SOL_SOCKET, libc::SO_MARK | libc::SCM_TXTIME | libc::SO_TIMESTAMPING | libc::SO_PRIORITY) => {}
-        (libc::SOL_SOCKET, _) => return Err(libc::EINVAL),
+        (libc::SOL_SOCKET, _) => return Err(Errno::INVAL),
         _ if !is_datagram => {}
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            let address: [u8; 4] = body.get(4..8).and_then(|four| four.try_into().ok()).ok_or(libc::EINVAL)?;
+            let address: [u8; 4] = body.get(4..8).and_then(|four| four.try_into().ok()).ok_or(Errno::INVAL)?;
             wanted.source = Some(IpAddr::from(address)).filter(|source| !source.is_unspecified());
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            let address: [u8; 16] = body.get(..16).and_then(|six| six.try_into().ok()).ok_or(libc::EINVAL)?;
+            let address: [u8; 16] = body.get(..16).and_then(|six| six.try_into().ok()).ok_or(Errno::INVAL)?;
             let source = std::net::Ipv6Addr::from(address);
             let source = source.to_ipv4_mapped().map_or(IpAddr::V6(source), IpAddr::V4);
             wanted.source = Some(source).filter(|source| !source.is_unspecified());
         }
         (libc::IPPROTO_UDP, qanat_launch::support::UDP_SEGMENT) => {
-            let length: [u8; 2] = body.try_into().map_err(|_| libc::EINVAL)?;
+            let length: [u8; 2] = body.try_into().map_err(|_| Errno::INVAL)?;
             wanted.segment = Some(u16::from_ne_bytes(length).into()).filter(|length| *length > 0);
         }
         // Hop limit and traffic class have no effect.
         (libc::IPPROTO_IP, libc::IP_TTL | libc::IP_TOS | libc::IP_RETOPTS) => {}
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT | libc::IPV6_TCLASS) => {}
         (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) => {
-            let value: [u8; 4] = body.try_into().map_err(|_| libc::EINVAL)?;
+            let value: [u8; 4] = body.try_into().map_err(|_| Errno::INVAL)?;
             wanted.dont_fragment = Some(c_int::from_ne_bytes(value) != 0);
         }
-        (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(libc::EINVAL),
+        (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(Errno::INVAL),
         _ => {}
     }
     Ok(())

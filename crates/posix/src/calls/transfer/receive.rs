@@ -2,10 +2,10 @@
 
 use crate::calls::give;
 use crate::calls::interfaces::netlink;
-use crate::calls::transfer::control_messages::{Beside, tell};
+use crate::calls::transfer::control_messages::{Metadata, tell};
 use crate::calls::transfer::stream_send::told_later;
-use crate::calls::transfer::vectors::{check, slice};
-use crate::lifecycle::away::socket_of;
+use crate::calls::transfer::vectors::{Target, one};
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
 use crate::sys::libc_next;
@@ -13,7 +13,8 @@ use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use qanat::nic::breakdown::{self, Phase};
+use qanat::nic::breakdown;
+use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,59 +22,30 @@ use std::time::Duration;
 #[derive(Clone, Copy, Default)]
 pub(in crate::calls) struct Received {
     pub(in crate::calls) length: usize,
-    /// Of a datagram: whom it is from, and its socket's family.
+    /// Of a datagram: its sender, and its socket's family.
     from: Option<(SocketAddr, c_int)>,
     /// Of a datagram: more than fitted.
     is_cut: bool,
     /// Its whole length.
     whole: usize,
     /// What is to be told beside it.
-    beside: Option<Beside>,
+    metadata: Option<Metadata>,
     /// An urgent byte comes next, or this is one: reading stops here.
     is_at_mark: bool,
 }
 
-/// Copies `bytes` into the vectors from `at` on; how many fitted.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn scatter(vectors: &[iovec], at: usize, mut bytes: &[u8]) -> usize {
-    let _copying = breakdown::span(Phase::CopyOut);
-    let (mut skip, mut copied) = (at, 0);
-    for vector in vectors {
-        if skip >= vector.iov_len {
-            skip -= vector.iov_len;
-            continue;
-        }
-        let count = (vector.iov_len - skip).min(bytes.len());
-        // SAFETY: as the caller says.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), vector.iov_base.cast::<u8>().add(skip), count) };
-        bytes = &bytes[count..];
-        copied += count;
-        skip = 0;
-        if bytes.is_empty() {
-            break;
-        }
-    }
-    copied
-}
-
 /// Takes what there is, without waiting. `None`: nothing.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) -> Option<Result<Received, i32>> {
-    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
-    let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Option<Result<Received, Errno>> {
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
+    let room = target.length();
     match &mut socket.kind {
         Kind::Bound if socket.deferred.is_some() => None,
         Kind::Bound if socket.has_failed => Some(match socket.take_error() {
-            0 => Ok(Received::default()),
-            error => Err(error),
+            None => Ok(Received::default()),
+            Some(error) => Err(error),
         }),
-        Kind::Bound | Kind::Listener(_) => Some(Err(libc::ENOTCONN)),
-        // SAFETY: as the caller says.
-        Kind::Stream(_) => unsafe { take_stream(world, number, vectors, room, flags) },
+        Kind::Bound | Kind::Listener(_) => Some(Err(Errno::NOTCONN)),
+        Kind::Stream(_) => take_stream(world, number, target, room, flags),
         Kind::Datagram(datagram) => {
             let peek = flags & libc::MSG_PEEK != 0;
             let family = socket.family;
@@ -81,22 +53,23 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
                 let (is_over, is_nonblocking) = (datagram.read_shut, socket.is_nonblocking);
                 return match socket.take_error() {
                     // Who does not wait is told that there is nothing, as Linux has it.
-                    0 if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => Some(Ok(Received::default())),
-                    0 => None,
-                    error => Some(Err(error)),
+                    None if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
+                        Some(Ok(Received::default()))
+                    }
+                    None => None,
+                    Some(error) => Some(Err(error)),
                 };
             };
-            // SAFETY: as the caller says.
-            let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
+            let length = target.scatter(0, chunk.bytes());
             let whole = chunk.len();
             let from = Some((*peer, family));
             let mut received = Received { length, from, is_cut: whole > room, whole, ..Received::default() };
-            if socket.options.beside.any() {
+            if socket.options.control_messages.any() {
                 let taken = if peek { datagram.queue.pop_front() } else { datagram.pop() };
                 if let Some((peer, chunk)) = taken {
                     let (own, chunk) = (socket.local, chunk);
-                    let (beside, chunk) = Beside::of_datagram(&world.addresses, own, peer, chunk);
-                    received.beside = Some(beside);
+                    let (metadata, chunk) = Metadata::of_datagram(&world.addresses, own, peer, chunk);
+                    received.metadata = Some(metadata);
                     if peek && let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get_mut(number) {
                         datagram.queue.push_front((peer, chunk));
                     }
@@ -110,15 +83,13 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
     }
 }
 
-/// # Safety
-/// The vectors are writable.
-unsafe fn take_stream(
+fn take_stream(
     world: &mut World,
     number: u32,
-    vectors: &[iovec],
+    target: Target<'_>,
     room: usize,
     flags: c_int,
-) -> Option<Result<Received, i32>> {
+) -> Option<Result<Received, Errno>> {
     let socket: &mut Socket = world.sockets.get_mut(number)?;
     let Kind::Stream(stream) = &mut socket.kind else { return None };
     if stream.is_connecting {
@@ -147,8 +118,8 @@ unsafe fn take_stream(
         world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
     }
     if unread == 0 {
-        if socket.error != 0 {
-            return Some(Err(socket.take_error()));
+        if let Some(error) = socket.take_error() {
+            return Some(Err(error));
         }
         let Kind::Stream(stream) = &socket.kind else { return None };
         return stream.is_at_end().then(|| Ok(Received::default()));
@@ -175,15 +146,14 @@ unsafe fn take_stream(
             };
             front = 0;
             let bytes = bytes.get(..room - length).unwrap_or(bytes);
-            // SAFETY: as the caller says.
-            let copied = unsafe { scatter(vectors, length, bytes) };
+            let copied = target.scatter(length, bytes);
             length += copied;
             if copied < bytes.len() {
                 break;
             }
         }
-        let beside = Beside::of_stream(socket, length);
-        return Some(Ok(Received { length, beside, ..Received::default() }));
+        let metadata = Metadata::of_stream(socket, length);
+        return Some(Ok(Received { length, metadata, ..Received::default() }));
     }
     while length < room {
         let Some(chunk) = stream.chunks.front() else { break };
@@ -191,8 +161,7 @@ unsafe fn take_stream(
         let bytes = bytes.get(..room - length).unwrap_or(bytes);
         let copied = match discards {
             true => bytes.len(),
-            // SAFETY: as the caller says.
-            false => unsafe { scatter(vectors, length, bytes) },
+            false => target.scatter(length, bytes),
         };
         length += copied;
         let Some(chunk) = stream.passed(copied) else { break };
@@ -201,68 +170,51 @@ unsafe fn take_stream(
         }
     }
     let is_at_mark = stream.is_at_mark();
-    let beside = world.sockets.get(number).and_then(|socket| Beside::of_stream(socket, length));
-    Some(Ok(Received { length, beside, is_at_mark, ..Received::default() }))
+    let metadata = world.sockets.get(number).and_then(|socket| Metadata::of_stream(socket, length));
+    Some(Ok(Received { length, metadata, is_at_mark, ..Received::default() }))
 }
 
 /// Takes an urgent byte apart from the rest.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn take_urgent(number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
+fn take_urgent(number: u32, target: Target<'_>, flags: c_int) -> Result<Received, Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let is_inline = socket.options.urgent_inline;
-    let Kind::Stream(stream) = &mut socket.kind else { return Err(libc::ENOTCONN) };
-    let urgent = stream.urgent.filter(|urgent| !is_inline && !urgent.is_read).ok_or(libc::EINVAL)?;
+    let Kind::Stream(stream) = &mut socket.kind else { return Err(Errno::NOTCONN) };
+    let urgent = stream.urgent.filter(|urgent| !is_inline && !urgent.is_read).ok_or(Errno::INVAL)?;
     let Some(byte) = stream.byte_at(urgent.ahead) else {
-        return if stream.is_at_end() { Ok(Received::default()) } else { Err(libc::EAGAIN) };
+        return if stream.is_at_end() { Ok(Received::default()) } else { Err(Errno::AGAIN) };
     };
     if flags & libc::MSG_PEEK == 0 {
         stream.urgent = Some(Urgent { is_read: true, ..urgent });
     }
-    // SAFETY: as the caller says.
-    let length = unsafe { scatter(vectors, 0, &[byte]) };
+    let length = target.scatter(0, &[byte]);
     Ok(Received { length, is_cut: length == 0, is_at_mark: true, ..Received::default() })
 }
 
 /// Receives, waiting if that is wanted.
-///
-/// # Safety
-/// The vectors are writable.
-pub(in crate::calls) unsafe fn receive(
-    fd: c_int,
-    number: u32,
-    vectors: &[iovec],
-    flags: c_int,
-) -> Result<Received, i32> {
+pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flags: c_int) -> Result<Received, Errno> {
     let _call = breakdown::call();
     if flags & libc::MSG_OOB != 0 && lock()?.sockets.get(number).is_some_and(Socket::is_connection) {
-        check(vectors)?;
-        // SAFETY: as the caller says.
-        return unsafe { take_urgent(number, vectors, flags) };
+        target.check()?;
+        return take_urgent(number, target, flags);
     }
     if flags & libc::MSG_ERRQUEUE != 0 {
-        // SAFETY: as the caller says.
-        return unsafe { receive_error(number, vectors) };
+        return receive_error(number, target);
     }
     if flags & libc::MSG_TRUNC == 0 {
-        check(vectors)?;
+        target.check()?;
     }
     let mut guard = lock()?;
-    // SAFETY: as the caller says.
-    let first = unsafe { take(&mut guard, number, vectors, flags) };
-    let first = match first {
+    let first = match take(&mut guard, number, target, flags) {
         None if !guard.has_more() => {
             let now = guard.look_now();
             guard.leave_together(now);
-            // SAFETY: as the caller says.
-            unsafe { take(&mut guard, number, vectors, flags) }
+            take(&mut guard, number, target, flags)
         }
         first => first,
     };
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let (timeout, is_dual, family) = (socket.receive_timeout, socket.is_dual, socket.family);
     let is_stream = matches!(socket.kind, Kind::Stream(_));
@@ -270,23 +222,16 @@ pub(in crate::calls) unsafe fn receive(
     let mut received = match first {
         Some(received) => received?,
         None if is_dual && !is_stream => {
-            // SAFETY: as the caller says.
-            return unsafe { receive_dual((fd, family), number, vectors, flags, waits.then_some(timeout)) };
+            return receive_dual((fd, family), number, target, flags, waits.then_some(timeout));
         }
-        None if !waits => return Err(libc::EAGAIN),
-        None => block(number, timeout, None, |guard: &mut Guard| {
-            // SAFETY: as the caller says.
-            unsafe { take(guard, number, vectors, flags) }
-        })?,
+        None if !waits => return Err(Errno::AGAIN),
+        None => block(number, timeout, None, |guard: &mut Guard| take(guard, number, target, flags))?,
     };
-    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let all = target.length();
     let wants_all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 && is_stream && waits;
     while wants_all && received.length < all && received.length > 0 && !received.is_at_mark {
-        let rest = remaining(vectors, received.length);
-        let more = block_for_rest(number, timeout, |guard: &mut Guard| {
-            // SAFETY: as the caller says.
-            unsafe { take(guard, number, &rest, flags) }
-        });
+        let rest = target.rest(received.length);
+        let more = block_for_rest(number, timeout, |guard: &mut Guard| take(guard, number, rest.target(), flags));
         match more {
             Ok(more) if more.length > 0 => {
                 received.length += more.length;
@@ -302,64 +247,45 @@ pub(in crate::calls) unsafe fn receive(
     Ok(received)
 }
 
-/// The vectors from byte `skip` on.
-fn remaining(vectors: &[iovec], mut skip: usize) -> Vec<iovec> {
-    let mut rest = Vec::new();
-    for vector in vectors {
-        let gone = skip.min(vector.iov_len);
-        skip -= gone;
-        let base = vector.iov_base.wrapping_byte_add(gone);
-        rest.push(iovec { iov_base: base, iov_len: vector.iov_len - gone });
-    }
-    rest
-}
-
 /// What ICMP said of a datagram that was sent.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32> {
+fn receive_error(number: u32, target: Target<'_>) -> Result<Received, Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
-    let Kind::Datagram(datagram) = &mut socket.kind else { return Err(libc::EAGAIN) };
-    let error = datagram.errors.pop_front().ok_or(libc::EAGAIN)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
+    let Kind::Datagram(datagram) = &mut socket.kind else { return Err(Errno::AGAIN) };
+    let error = datagram.errors.pop_front().ok_or(Errno::AGAIN)?;
     // The next one's, as Linux has it.
-    socket.error = datagram.errors.front().map_or(0, |next| crate::sockets::socket::errno_of(next.why));
+    socket.error = datagram.errors.front().and_then(|next| crate::sockets::socket::errno_of(next.why));
     let whole = error.payload.len();
-    // SAFETY: as the caller says.
-    let length = unsafe { scatter(vectors, 0, &error.payload) };
-    let beside = Some(Beside::Error { peer: error.peer, why: error.why });
+    let length = target.scatter(0, &error.payload);
+    let metadata = Some(Metadata::Error { peer: error.peer, why: error.why });
     let from = Some((error.peer, socket.family));
-    Ok(Received { length, from, is_cut: length < whole, whole, beside, is_at_mark: false })
+    Ok(Received { length, from, is_cut: length < whole, whole, metadata, is_at_mark: false })
 }
 
 /// A datagram from either: the kernel's socket of the same number, of `family`, is asked too. `waits`: for so long, if at all.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn receive_dual(
+fn receive_dual(
     (fd, family): (c_int, c_int),
     number: u32,
-    vectors: &[iovec],
+    target: Target<'_>,
     flags: c_int,
     waits: Option<Option<Duration>>,
-) -> Result<Received, i32> {
-    let from_kernel = || -> Option<Result<Received, i32>> {
+) -> Result<Received, Errno> {
+    let from_kernel = || -> Option<Result<Received, Errno>> {
         let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
-        // SAFETY: zeroed is a valid message.
+        // SAFETY: a zeroed message is valid.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = storage.as_mut_ptr().cast();
         message.msg_namelen = size_of::<libc::sockaddr_storage>() as socklen_t;
-        message.msg_iov = vectors.as_ptr().cast_mut();
-        message.msg_iovlen = vectors.len();
-        // SAFETY: as the caller says.
+        message.msg_iov = target.parts().as_ptr().cast_mut();
+        message.msg_iovlen = target.parts().len();
+        // SAFETY: the name is this function's own, the parts are writable (as `Target` promises), and there is no control buffer.
         let length = unsafe { libc_next::recvmsg(fd, &raw mut message, flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
         if length < 0 {
             let error = libc_next::errno();
-            return (error != libc::EAGAIN).then_some(Err(error));
+            return (error != Errno::AGAIN).then_some(Err(error));
         }
-        let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+        let room = target.length();
         let whole = length as usize;
         // SAFETY: zeroed at first, so all of it is readable.
         let peer = unsafe { address::read(storage.as_ptr().cast(), message.msg_namelen) };
@@ -368,16 +294,11 @@ unsafe fn receive_dual(
     };
     match (from_kernel(), waits) {
         (Some(received), _) => received,
-        (None, None) => Err(libc::EAGAIN),
+        (None, None) => Err(Errno::AGAIN),
         (None, Some(timeout)) => block(number, timeout, Some(fd), |guard: &mut Guard| {
-            // SAFETY: as the caller says.
-            unsafe { take(guard, number, vectors, flags) }.or_else(from_kernel)
+            take(guard, number, target, flags).or_else(from_kernel)
         }),
     }
-}
-
-fn one(buffer: *mut c_void, count: size_t) -> [iovec; 1] {
-    [iovec { iov_base: buffer, iov_len: count }]
 }
 
 /// As `recv` and its kin give a length: a datagram's whole one if `MSG_TRUNC` asks for it.
@@ -391,12 +312,16 @@ fn length_of(received: Received, flags: c_int) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
     match socket_of(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` writable bytes: the program's duty by read(2).
         None => unsafe { netlink::received(fd, buffer.cast(), count, libc_next::read(fd, buffer, count), 0) },
         // As Linux says without looking.
         Some(_) if count == 0 => 0,
-        // SAFETY: as the caller says.
-        Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), 0) }.map(|r| length_of(r, 0))),
+        Some(number) => {
+            let part = one(buffer, count);
+            // SAFETY: `buffer` has `count` writable bytes: the program's duty by read(2).
+            let target = unsafe { Target::new(&part) };
+            give(receive(fd, number, target, 0).map(|received| length_of(received, 0)))
+        }
     }
 }
 
@@ -405,14 +330,14 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssiz
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t {
     overflows(count, room);
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` writable bytes: the program's duty by read(2).
     unsafe { read(fd, buffer, count) }
 }
 
 /// What the fortified forms are for.
 pub(in crate::calls) fn overflows(count: size_t, room: size_t) {
     if count > room {
-        // SAFETY: ends the process, as the C library's do.
+        // SAFETY: the call ends the process, as the C library's functions do.
         unsafe { libc::abort() };
     }
 }
@@ -422,16 +347,15 @@ pub(in crate::calls) fn overflows(count: size_t, room: size_t) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
-    // SAFETY: as the caller says.
-    let Some(vectors) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
-    if vectors.iter().all(|vector| vector.iov_len == 0) {
+    // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
+    let Some(target) = (unsafe { Target::from_call(vectors, count as usize) }) else { return give(Err(Errno::INVAL)) };
+    if target.parts().iter().all(|part| part.iov_len == 0) {
         return 0;
     }
-    // SAFETY: as the caller says.
-    give(unsafe { receive(fd, number, vectors, 0) }.map(|received| length_of(received, 0)))
+    give(receive(fd, number, target, 0).map(|received| length_of(received, 0)))
 }
 
 /// # Safety
@@ -439,12 +363,16 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
     match socket_of(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` writable bytes: the program's duty by recv(2).
         None => unsafe {
             netlink::received(fd, buffer.cast(), count, libc_next::recv(fd, buffer, count, flags), flags)
         },
-        // SAFETY: as the caller says.
-        Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|r| length_of(r, flags))),
+        Some(number) => {
+            let part = one(buffer, count);
+            // SAFETY: `buffer` has `count` writable bytes: the program's duty by recv(2).
+            let target = unsafe { Target::new(&part) };
+            give(receive(fd, number, target, flags).map(|received| length_of(received, flags)))
+        }
     }
 }
 
@@ -453,7 +381,7 @@ unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __recv_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t {
     overflows(count, room);
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` writable bytes: the program's duty by recv(2).
     unsafe { recv(fd, buffer, count, flags) }
 }
 
@@ -469,14 +397,17 @@ unsafe extern "C" fn recvfrom(
     length: *mut socklen_t,
 ) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` writable bytes, and `peer` as many as `length` says, or both are null: the program's duty by
+        // recvfrom(2).
         let received = unsafe { libc_next::recvfrom(fd, buffer, count, flags, peer, length) };
         // SAFETY: as above.
         return unsafe { netlink::received(fd, buffer.cast(), count, received, flags) };
     };
-    // SAFETY: as the caller says.
-    give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|received| {
-        // SAFETY: as the caller says.
+    let part = one(buffer, count);
+    // SAFETY: `buffer` has `count` writable bytes: the program's duty by recvfrom(2).
+    let target = unsafe { Target::new(&part) };
+    give(receive(fd, number, target, flags).map(|received| {
+        // SAFETY: `peer` has as many writable bytes as `length` says, or they are null: the program's duty by recvfrom(2).
         unsafe { tell_peer(received, peer, length) };
         length_of(received, flags)
     }))
@@ -495,11 +426,12 @@ unsafe extern "C" fn __recvfrom_chk(
     length: *mut socklen_t,
 ) -> ssize_t {
     overflows(count, room);
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` writable bytes, and `peer` as many as `length` says, or both are null: the program's duty by
+    // recvfrom(2).
     unsafe { recvfrom(fd, buffer, count, flags, peer, length) }
 }
 
-/// Writes whom it is from; of a stream nothing, as Linux does.
+/// Writes the sender; of a stream it writes nothing, as Linux does.
 ///
 /// # Safety
 /// As for [`address::write`].
@@ -508,9 +440,9 @@ unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut sockle
         return;
     }
     match received.from {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is valid and says how many writable bytes `peer` has: this function's condition.
         Some((from, family)) => unsafe { address::write(from, family, peer, length) },
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is valid: this function's condition.
         None => unsafe { *length = 0 },
     }
 }
@@ -520,9 +452,10 @@ unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut sockle
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
         let count = unsafe { libc_next::recvmsg(fd, message, flags) };
-        // SAFETY: as the caller says; the kernel has filled it in.
+        // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2). The kernel has
+        // filled it in.
         if let Some(message) = unsafe { message.as_ref() }.filter(|message| count >= 0 && message.msg_controllen > 0) {
             // SAFETY: as above.
             unsafe { crate::calls::program::hand_over::receive_rights(message) };
@@ -530,25 +463,24 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         // SAFETY: as above.
         return unsafe { netlink::received_message(fd, message, count, flags) };
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     give(unsafe { receive_message(fd, number, message, flags) })
 }
 
 /// # Safety
 /// As `recvmsg`.
-unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, i32> {
-    // SAFETY: as the caller says.
-    let message = unsafe { message.as_mut() }.ok_or(libc::EFAULT)?;
-    // SAFETY: as the caller says.
-    let vectors = unsafe { slice(message.msg_iov, message.msg_iovlen) }.ok_or(libc::EMSGSIZE)?;
-    // SAFETY: as the caller says.
-    let received = unsafe { receive(fd, number, vectors, flags) }?;
-    // SAFETY: as the caller says.
+unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, Errno> {
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
+    let message = unsafe { message.as_mut() }.ok_or(Errno::FAULT)?;
+    // SAFETY: the message's parts are writable: the program's duty by recvmsg(2).
+    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(Errno::MSGSIZE)?;
+    let received = receive(fd, number, target, flags)?;
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
     let told = libc::MSG_ERRQUEUE | if received.is_at_mark { libc::MSG_OOB } else { 0 };
     message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & told;
-    // SAFETY: as the caller says.
-    unsafe { tell(number, received.beside, message) };
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
+    unsafe { tell(number, received.metadata, message) };
     Ok(length_of(received, flags))
 }
 
@@ -563,22 +495,26 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid:
+        // the program's duty by recvmmsg(2).
         return unsafe { libc_next::recvmmsg(fd, messages, count, flags, timeout) };
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid: the
+    // program's duty by recvmmsg(2).
     let limit = unsafe { timeout.as_ref() }.copied();
     if limit.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
-        return crate::calls::give_int(Err(libc::EINVAL));
+        return crate::calls::give_int(Err(Errno::INVAL));
     }
     let start = std::time::Instant::now();
     let limit = limit.map(|limit| Duration::new(limit.tv_sec as u64, limit.tv_nsec as u32));
     let mut done = 0;
     let mut flags_now = flags & !libc::MSG_WAITFORONE;
     while done < count.min(1_024) {
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid:
+        // the program's duty by recvmmsg(2).
         let message = unsafe { &mut *messages.add(done as usize) };
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid:
+        // the program's duty by recvmmsg(2).
         match unsafe { receive_message(fd, number, &raw mut message.msg_hdr, flags_now) } {
             Ok(length) => message.msg_len = length as c_uint,
             Err(error) if done > 0 => {

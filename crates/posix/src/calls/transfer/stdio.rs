@@ -1,7 +1,7 @@
-//! `fdopen` and `dprintf` of a socket of ours: the C library's streams read and write past the names of its functions, so such
-//! a stream gets functions of its own.
+//! `fdopen` and `dprintf` of a socket of ours. The C library's streams do not call `read` and `write` by their names, so such a stream gets
+//! functions of its own.
 
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
@@ -25,19 +25,19 @@ unsafe extern "C" {
 }
 
 unsafe extern "C" fn cookie_read(cookie: *mut c_void, buffer: *mut c_char, count: size_t) -> ssize_t {
-    // SAFETY: the C library's buffer.
+    // SAFETY: the C library gives a buffer of `count` bytes.
     unsafe { receive(cookie.addr() as c_int, buffer.cast(), count, 0) }
 }
 
 unsafe extern "C" fn cookie_write(cookie: *mut c_void, buffer: *const c_char, count: size_t) -> ssize_t {
-    // SAFETY: the C library's buffer.
+    // SAFETY: the C library gives a buffer of `count` bytes.
     let sent = unsafe { transmit(cookie.addr() as c_int, buffer.cast(), count, 0) };
     // As the manual wants it.
     sent.max(0)
 }
 
 unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { shut(cookie.addr() as c_int) }
 }
 
@@ -46,12 +46,12 @@ unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if socket_of(fd).is_none() {
-        // SAFETY: as the caller says.
+        // SAFETY: `mode` is a C string: the program's duty by fdopen(3).
         return unsafe { libc_next::fdopen(fd, mode) };
     }
     let functions =
         Functions { read: Some(cookie_read), write: Some(cookie_write), seek: None, close: Some(cookie_close) };
-    // SAFETY: as the caller says.
+    // SAFETY: `mode` is a C string: the program's duty by fdopen(3).
     unsafe { fopencookie(std::ptr::without_provenance_mut(fd as usize), mode, functions) }
 }
 
@@ -66,11 +66,11 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
     if socket_of(fd).is_none() {
-        // SAFETY: as the caller says.
+        // SAFETY: `format` is a C string, and `arguments` are what it names: the program's duty by vdprintf(3).
         return unsafe { libc_next::vdprintf(fd, format, arguments) };
     }
     let mut text = std::ptr::null_mut();
-    // SAFETY: as the caller says.
+    // SAFETY: `format` is a C string, and `arguments` are what it names: the program's duty by vdprintf(3).
     let length = unsafe { vasprintf(&raw mut text, format, arguments) };
     if length < 0 {
         return -1;
@@ -78,7 +78,7 @@ unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut 
     let mut done = 0;
     let mut outcome = length;
     while done < length as usize {
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         let sent = unsafe { transmit(fd, text.add(done).cast(), length as usize - done, 0) };
         if sent < 0 {
             outcome = -1;
@@ -86,10 +86,10 @@ unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut 
         }
         done += sent as usize;
     }
-    let error = libc_next::errno();
+    let error = libc_next::raw_errno();
     // SAFETY: given by the C library for this.
     unsafe { libc::free(text.cast()) };
-    libc_next::set_errno(error);
+    libc_next::set_raw_errno(error);
     outcome
 }
 
@@ -97,7 +97,7 @@ unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut 
 /// As `__vdprintf_chk`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __vdprintf_chk(fd: c_int, _: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `format` is a C string, and `arguments` are what it names: the program's duty by vdprintf(3).
     unsafe { vdprintf(fd, format, arguments) }
 }
 

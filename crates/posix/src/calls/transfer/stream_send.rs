@@ -1,31 +1,29 @@
 //! Sending on a stream.
 
-use crate::calls::transfer::vectors::{PIECE_MAX, gather};
+use crate::calls::transfer::vectors::{PIECE_MAX, Source};
 use crate::sockets::socket::{Kind, errno_of_command};
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
-use libc::{c_int, iovec};
+use libc::c_int;
 use qanat::nic::breakdown::{self, Phase};
 use qanat::{CommandError, ConnectionId, Time};
+use rustix::io::Errno;
 
 /// Gives the stack as much as it takes of the vectors from `at` on. `None`: nothing now.
-///
-/// # Safety
-/// The vectors are readable.
-unsafe fn push(
+fn push(
     world: &mut World,
     now: Time,
     number: u32,
-    (vectors, flags): (&[iovec], c_int),
+    (source, flags): (Source<'_>, c_int),
     (at, all): (usize, usize),
-) -> Option<Result<usize, i32>> {
-    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
-    if socket.error != 0 {
-        return Some(Err(socket.take_error()));
+) -> Option<Result<usize, Errno>> {
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
+    if let Some(error) = socket.take_error() {
+        return Some(Err(error));
     }
-    let Kind::Stream(stream) = &mut socket.kind else { return Some(Err(libc::EPIPE)) };
-    let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(libc::EPIPE)) };
+    let Kind::Stream(stream) = &mut socket.kind else { return Some(Err(Errno::PIPE)) };
+    let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(Errno::PIPE)) };
     if stream.is_connecting {
         return None;
     }
@@ -43,8 +41,7 @@ unsafe fn push(
         }
         let Some(stream) = world.sockets.stream_mut(number) else { break };
         let length = (all - at - done).min(room).min(PIECE_MAX);
-        // SAFETY: as the caller says.
-        let bytes = unsafe { gather(vectors, at + done, length) };
+        let bytes = source.gather(at + done, length);
         match world.stack.send_owned(now, connection, bytes.into()) {
             Ok(()) => {
                 stream.sent(length);
@@ -98,28 +95,20 @@ impl World {
 }
 
 /// Sends on a stream, waiting if that is wanted.
-///
-/// # Safety
-/// The vectors are readable.
-pub(super) unsafe fn send_stream(guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
-    // SAFETY: as the caller says.
-    unsafe { go_on(guard, number, vectors, flags, 0) }
+pub(super) fn send_stream(guard: Guard, number: u32, source: Source<'_>, flags: c_int) -> Result<isize, Errno> {
+    go_on(guard, number, source, flags, 0)
 }
 
 /// Gives the stack, at once, the first `count` bytes of what is sent; how many those are.
-///
-/// # Safety
-/// The vectors are readable.
-pub(in crate::calls) unsafe fn give_to(
+pub(in crate::calls) fn give_to(
     guard: &mut Guard,
     number: u32,
     connection: ConnectionId,
-    vectors: &[iovec],
+    source: Source<'_>,
     count: usize,
 ) -> usize {
     let now = guard.clock_now();
-    // SAFETY: as the caller says.
-    let bytes = unsafe { gather(vectors, 0, count) };
+    let bytes = source.gather(0, count);
     if count == 0 || guard.stack.send_owned(now, connection, bytes.into()).is_err() {
         return 0;
     }
@@ -130,31 +119,26 @@ pub(in crate::calls) unsafe fn give_to(
 }
 
 /// As [`send_stream`], but for the first `before` bytes, which have been given already.
-///
-/// # Safety
-/// The vectors are readable.
-pub(in crate::calls) unsafe fn go_on(
+pub(in crate::calls) fn go_on(
     mut guard: Guard,
     number: u32,
-    vectors: &[iovec],
+    source: Source<'_>,
     flags: c_int,
     before: usize,
-) -> Result<isize, i32> {
-    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+) -> Result<isize, Errno> {
+    let all = source.length();
     if before > 0 && before == all {
         return Ok(all as isize);
     }
-    let what = (vectors, flags);
+    let what = (source, flags);
     let mut now = guard.clock_now();
-    // SAFETY: as the caller says.
-    let mut first = unsafe { push(&mut guard, now, number, what, (before, all)) };
+    let mut first = push(&mut guard, now, number, what, (before, all));
     if first.is_none() {
         now = guard.drive_now();
-        // SAFETY: as the caller says.
-        first = unsafe { push(&mut guard, now, number, what, (before, all)) };
+        first = push(&mut guard, now, number, what, (before, all));
     }
     guard.sent(now);
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let timeout = socket.send_timeout;
     drop(guard);
@@ -162,13 +146,12 @@ pub(in crate::calls) unsafe fn go_on(
         Some(Ok(done)) => before + done,
         Some(Err(error)) => return Err(error),
         None if waits || before > 0 => before,
-        None => return Err(libc::EAGAIN),
+        None => return Err(Errno::AGAIN),
     };
     while waits && done < all {
         let attempt = |guard: &mut Guard| {
             let now = guard.clock_now();
-            // SAFETY: as the caller says.
-            let pushed = unsafe { push(guard, now, number, what, (done, all)) };
+            let pushed = push(guard, now, number, what, (done, all));
             if pushed.is_some() {
                 guard.sent(now);
             }
@@ -192,13 +175,13 @@ pub(in crate::calls) unsafe fn go_on(
 }
 
 /// An error came behind what a call could do: the next one is told.
-pub(in crate::calls) fn told_later(number: u32, error: i32) {
-    let is_the_connections = !matches!(error, libc::EAGAIN | libc::EINTR | libc::EPIPE);
+pub(in crate::calls) fn told_later(number: u32, error: Errno) {
+    let is_the_connections = !matches!(error, Errno::AGAIN | Errno::INTR | Errno::PIPE);
     if is_the_connections
         && let Ok(mut guard) = lock()
         && let Some(socket) = guard.sockets.get_mut(number)
-        && socket.error == 0
+        && socket.error.is_none()
     {
-        socket.error = error;
+        socket.error = Some(error);
     }
 }

@@ -1,19 +1,18 @@
-//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a bell to be woken by; ours has ours.
+//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a waker to be woken by. Our instance has our sockets.
 
 use crate::calls::give_int;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::epoll::{Epoll, NESTED};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
-use crate::sys::signals::handlers_called;
 use crate::sys::sleep::timespec_of;
-use crate::world::lead::Thread;
+use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, sleep_time};
+use crate::world::wait::{Next, Waiting, poll_again, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
-use qanat::Time;
 use qanat::nic::breakdown;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +31,7 @@ fn device_mark() -> u64 {
     crate::sys::arena::mark(0)
 }
 
-fn bell_mark() -> u64 {
+fn waker_mark() -> u64 {
     crate::sys::arena::mark(1)
 }
 
@@ -94,26 +93,26 @@ pub(in crate::calls) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
     let is_dual = guard.sockets.get(number).is_some_and(|socket| socket.is_dual);
     for (epoll, mut event) in places {
         if !is_dual {
-            // SAFETY: a valid event.
+            // SAFETY: the pointer is to a valid event.
             unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
         }
         // It was one, and has room.
-        let bell = instance(guard, epoll)
+        let waker = instance(guard, epoll)
             .and_then(|instance| guard.sockets.control(instance, libc::EPOLL_CTL_ADD, (number, fd), Some(event)));
-        if let Ok(Some(bell)) = bell {
-            guard.bells.ring(bell);
+        if let Ok(Some(waker)) = waker {
+            guard.wakers.wake(waker);
         }
     }
 }
 
 /// The number of the instance `epoll`, made if it is not known yet.
-fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
+fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, Errno> {
     if let Entry::Epoll(number) = descriptor::get(epoll) {
         return Ok(number);
     }
-    let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), i32> {
+    let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), Errno> {
         let mut event = epoll_event { events: flags as u32, u64: mark };
-        // SAFETY: a valid event.
+        // SAFETY: the pointer is to a valid event.
         let status = unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if status == 0 { Ok(()) } else { Err(libc_next::errno()) }
     };
@@ -121,11 +120,11 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     if guard.doorbell >= 0 {
         add(guard.doorbell, device_mark(), libc::EPOLLET)?;
     }
-    let bell = guard.bells.take();
-    if let Some(bell) = bell {
-        add(guard.bells.descriptor(bell), bell_mark(), libc::EPOLLIN)?;
+    let waker = guard.wakers.take();
+    if let Some(waker) = waker {
+        add(guard.wakers.descriptor(waker), waker_mark(), libc::EPOLLIN)?;
     }
-    let made = Epoll::new(bell);
+    let made = Epoll::new(waker);
     let epolls = &mut guard.sockets.epolls;
     let number = match epolls.iter().position(Option::is_none) {
         Some(free) => {
@@ -139,11 +138,11 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     };
     if !descriptor::set(epoll, Entry::Epoll(number)) {
         guard.release_epoll(number);
-        return Err(libc::ENOMEM);
+        return Err(Errno::NOMEM);
     }
     // Who sleeps there sleeps in the kernel's alone, and is to look here too.
-    if let Some(bell) = bell.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
-        guard.bells.ring(bell);
+    if let Some(waker) = waker.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
+        guard.wakers.wake(waker);
     }
     Ok(number)
 }
@@ -152,41 +151,41 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
 /// As `epoll_ctl`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-    if crate::calls::remote::away::refuses_epoll(fd) {
-        return give_int(Err(libc::EOPNOTSUPP));
+    if crate::calls::remote::client::refuses_epoll(fd) {
+        return give_int(Err(Errno::OPNOTSUPP));
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
         let status = unsafe { libc_next::epoll_ctl(epoll, operation, fd, event) };
         if status == 0 && operation == libc::EPOLL_CTL_ADD {
             nest(fd);
         }
         if status == 0 {
-            // SAFETY: as the caller says; the kernel has read it.
+            // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2). The kernel has read it.
             let event = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
             remember(epoll, operation, fd, event);
         }
         return status;
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
     let event = unsafe { event.as_ref() }.copied();
     give_int(control(epoll, operation, fd, number, event))
 }
 
-fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, i32> {
+fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, Errno> {
     let mut guard = lock()?;
     // Another thread may have closed it meanwhile, and the socket's number may be another's: that one is not asked for.
     if descriptor::get(fd) != Entry::Socket(number) {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     }
-    let is_dual = guard.sockets.get(number).ok_or(libc::EBADF)?.is_dual;
+    let is_dual = guard.sockets.get(number).ok_or(Errno::BADF)?.is_dual;
     let instance = instance(&mut guard, epoll)?;
-    if let Some(bell) = guard.sockets.control(instance, operation, (number, fd), event)? {
-        guard.bells.ring(bell);
+    if let Some(waker) = guard.sockets.control(instance, operation, (number, fd), event)? {
+        guard.wakers.wake(waker);
     }
     if is_dual {
         let mut event = event.unwrap_or(epoll_event { events: 0, u64: 0 });
-        // SAFETY: a valid event.
+        // SAFETY: the pointer is to a valid event.
         unsafe { libc_next::epoll_ctl(epoll, operation, fd, &raw mut event) };
     }
     Ok(0)
@@ -196,7 +195,7 @@ fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option
 /// As `epoll_wait`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events: the program's duty by epoll_wait(2).
     unsafe { epoll_pwait(epoll, events, most, timeout_ms, std::ptr::null()) }
 }
 
@@ -211,14 +210,14 @@ unsafe extern "C" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     let Entry::Epoll(number) = descriptor::get(epoll) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         return unsafe { wait_kernel(epoll, events, most, timeout_ms, mask) };
     };
     if most <= 0 || events.is_null() {
-        return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
+        return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
     let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
     give_int(wait(epoll, number, out, timeout, mask))
 }
@@ -237,16 +236,16 @@ unsafe fn wait_kernel(
     let start = std::time::Instant::now();
     let mut count;
     loop {
-        set_nested_bells();
+        set_nested_wakers();
         IN_KERNEL.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         count = unsafe { libc_next::epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) };
         IN_KERNEL.fetch_sub(1, Ordering::Relaxed);
-        if count <= 0 || !set_nested_bells() {
+        if count <= 0 || !set_nested_wakers() {
             break;
         }
         // A packet that was for nobody there may have been what woke it.
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         count = unsafe { libc_next::epoll_pwait(epoll, events, most, 0, std::ptr::null()) };
         if count != 0 || left(timeout_ms, start) == 0 {
             break;
@@ -255,7 +254,7 @@ unsafe fn wait_kernel(
     if count <= 0 || crate::world::lock::shared().is_none() {
         return count;
     }
-    // SAFETY: the kernel wrote so many.
+    // SAFETY: the kernel has written as many entries.
     let out = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
     let (kept, own) = without_own(out);
     // It has got a socket of ours while this thread slept.
@@ -267,7 +266,7 @@ unsafe fn wait_kernel(
     if kept > 0 || !own.any() {
         return kept as c_int;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
     unsafe { epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) }
 }
 
@@ -294,8 +293,8 @@ fn nest(fd: c_int) {
     }
 }
 
-/// Has the bells of instances that are in others say whether there is something to tell; whether there are such instances.
-fn set_nested_bells() -> bool {
+/// Has the wakers of instances that are in others say whether there is something to tell; whether there are such instances.
+fn set_nested_wakers() -> bool {
     if NESTED.load(Ordering::Relaxed) == 0 {
         return false;
     }
@@ -303,11 +302,11 @@ fn set_nested_bells() -> bool {
     guard.drive_now();
     let epolls = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested);
     for epoll in epolls {
-        let Some(bell) = epoll.bell else { continue };
+        let Some(waker) = epoll.waker else { continue };
         if epoll.has_ready(|socket| guard.sockets.get(socket)) {
-            guard.bells.ring(bell);
+            guard.wakers.wake(waker);
         } else {
-            crate::sys::bells::silence(guard.bells.descriptor(bell));
+            crate::sys::wakers::clear(guard.wakers.descriptor(waker));
         }
     }
     true
@@ -317,12 +316,12 @@ fn set_nested_bells() -> bool {
 #[derive(Clone, Copy, Default)]
 struct Own {
     device: bool,
-    bell: bool,
+    waker: bool,
 }
 
 impl Own {
     fn any(self) -> bool {
-        self.device || self.bell
+        self.device || self.waker
     }
 }
 
@@ -334,8 +333,8 @@ fn without_own(out: &mut [epoll_event]) -> (usize, Own) {
         let data = event.u64;
         if data == device_mark() {
             own.device = true;
-        } else if data == bell_mark() {
-            own.bell = true;
+        } else if data == waker_mark() {
+            own.waker = true;
         } else {
             out[kept] = event;
             kept += 1;
@@ -354,18 +353,18 @@ unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
     let time = unsafe { timeout.as_ref() };
     let time = time.map(|time| Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32));
     let Entry::Epoll(number) = descriptor::get(epoll) else {
         let time_ms = time.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as c_int);
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
         return unsafe { wait_kernel(epoll, events, most, time_ms, mask) };
     };
     if most <= 0 || events.is_null() {
-        return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
+        return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
     let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
     give_int(wait(epoll, number, out, time, mask))
 }
@@ -374,9 +373,9 @@ unsafe extern "C" fn epoll_pwait2(
 fn collect(guard: &mut Guard, number: u32, out: &mut [epoll_event]) -> usize {
     let (count, behind) = guard.sockets.tell(number, out);
     guard.told = (count + behind) as u32;
-    let bell = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.bell_of_others());
-    if let Some(bell) = bell.filter(|_| count > 0) {
-        guard.bells.ring(bell);
+    let waker = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.waker_of_others());
+    if let Some(waker) = waker.filter(|_| count > 0) {
+        guard.wakers.wake(waker);
     }
     count
 }
@@ -387,15 +386,15 @@ fn ask_kernel(
     out: &mut [epoll_event],
     time: Option<Duration>,
     mask: *const sigset_t,
-) -> Result<(usize, Own), i32> {
+) -> Result<(usize, Own), Errno> {
     let most = out.len() as c_int;
     let count = match time {
-        // SAFETY: so many writable events.
+        // SAFETY: the pointer is to as many writable events as the length says.
         Some(Duration::ZERO) => unsafe { libc_next::epoll_pwait(epoll, out.as_mut_ptr(), most, 0, mask) },
         time => {
             let timeout = time.map(timespec_of);
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: so many writable events; timeout and mask are valid or null.
+            // SAFETY: the pointer is to as many writable events as the length says; timeout and mask are valid or null.
             unsafe {
                 libc::syscall(libc::SYS_epoll_pwait2, epoll, out.as_mut_ptr(), most, timeout, mask, 8usize) as c_int
             }
@@ -416,8 +415,13 @@ fn kernels_had(guard: &mut Guard, number: u32, events: usize) {
 
 /// Goes back to the program with `count` events of ours, and what the kernel's instance has if that has its turn: it does not each
 /// time, as it is a system call.
-fn go_with(mut guard: Guard, (epoll, number): (c_int, u32), out: &mut [epoll_event], count: usize) -> Result<i32, i32> {
-    let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
+fn go_with(
+    mut guard: Guard,
+    (epoll, number): (c_int, u32),
+    out: &mut [epoll_event],
+    count: usize,
+) -> Result<i32, Errno> {
+    let instance = guard.sockets.epoll_mut(number).ok_or(Errno::BADF)?;
     let is_turn = instance.waits.is_multiple_of(KERNEL_EVERY) || instance.kernels_had_some;
     drop(guard);
     if !is_turn || count == out.len() {
@@ -433,21 +437,21 @@ fn go_with(mut guard: Guard, (epoll, number): (c_int, u32), out: &mut [epoll_eve
     Ok((count + kernels) as i32)
 }
 
-/// A thread goes to sleep in the instance, as who leads or as one that follows.
+/// A thread goes to sleep in the instance, as the leader or as one that follows.
 fn lie_down(guard: &mut Guard, (epoll, number): (c_int, u32), thread: Thread, leads: bool) {
     if leads {
         arm(guard, epoll, number);
     } else {
         disarm(guard, epoll, number);
-        let bell = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.bell);
-        guard.follow(thread, bell);
+        let waker = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.waker);
+        guard.follow(thread, waker);
     }
 }
 
 /// It is awake.
 fn get_up(guard: &mut Guard, number: u32, thread: Thread, led: bool) {
     guard.follows_no_more(thread);
-    sleepers(guard, number, false);
+    count_waiter(guard, number, false);
     if let Some(instance) = guard.sockets.epoll_mut(number) {
         instance.leaders = instance.leaders.saturating_sub(u32::from(led));
     }
@@ -459,13 +463,10 @@ fn wait(
     out: &mut [epoll_event],
     timeout: Option<Duration>,
     mask: *const sigset_t,
-) -> Result<i32, i32> {
+) -> Result<i32, Errno> {
     let _call = breakdown::call();
     let mut guard = lock()?;
-    let thread = Thread::this();
-    let handlers = handlers_called();
-    let mut spin = Spin::new();
-    let mut deadline: Option<Time> = None;
+    let mut waiting = Waiting::begin(timeout);
     // The device has told of frames, which it does once, whoever was to be woken by it.
     let mut has_arrived = false;
     loop {
@@ -481,49 +482,45 @@ fn wait(
                 guard.leave(now);
             }
         }
-        let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
+        let instance = guard.sockets.epoll_mut(number).ok_or(Errno::BADF)?;
         if count > 0 {
-            spin.succeeded();
-            guard.leaves(thread, now);
+            waiting.found(&mut guard, now);
             return go_with(guard, (epoll, number), out, count);
         }
-        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
-        let is_over = deadline.is_some_and(|deadline| deadline <= now);
-        let bell = instance.bell;
-        let mut time = Some(Duration::ZERO);
-        let mut leads = false;
-        if !is_over && handlers_called() != handlers {
-            guard.leaves(thread, now);
-            return Err(libc::EINTR);
-        }
-        if !is_over {
-            leads = guard.leads(thread, now);
-            if leads && (spin.goes_on(now) || guard.may_have_more()) {
-                drop(guard);
-                std::hint::spin_loop();
-                guard = lock()?;
+        let waker = instance.waker;
+        let next = waiting.next(&mut guard, now, || false, |guard| guard.may_have_more());
+        let is_over = matches!(next, Next::Over);
+        let (time, leads) = match next {
+            // The kernel's instance is asked without a sleep.
+            Next::Over => (Some(Duration::ZERO), false),
+            Next::Interrupted => return Err(Errno::INTR),
+            Next::Poll => {
+                guard = poll_again(guard)?;
                 continue;
             }
-            time = sleep_time(&mut guard, now, deadline, (bell, leads));
-            lie_down(&mut guard, (epoll, number), thread, leads);
-        }
-        sleepers(&mut guard, number, true);
+            Next::Sleep { leads, deadline } => {
+                let time = sleep_time(&mut guard, now, deadline, (waker, leads));
+                lie_down(&mut guard, (epoll, number), waiting.thread, leads);
+                (time, leads)
+            }
+        };
+        count_waiter(&mut guard, number, true);
         drop(guard);
-        set_nested_bells();
-        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
+        set_nested_wakers();
+        let time = if waiting.has_been_interrupted() { Some(Duration::ZERO) } else { time };
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
-        get_up(&mut guard, number, thread, leads);
+        get_up(&mut guard, number, waiting.thread, leads);
         if descriptor::get(epoll) != Entry::Epoll(number) {
             // Another thread has closed it, and its number may be another instance's.
-            return Err(libc::EBADF);
+            return Err(Errno::BADF);
         }
-        spin.slept(guard.clock_now().since(now));
+        waiting.slept(&guard, now);
         let (kernels, own) = asked.unwrap_or_default();
-        if own.bell
-            && let Some(bell) = bell
+        if own.waker
+            && let Some(waker) = waker
         {
-            crate::sys::bells::silence(guard.bells.descriptor(bell));
+            crate::sys::wakers::clear(guard.wakers.descriptor(waker));
         }
         has_arrived = own.device;
         if kernels == 0 && asked.is_ok() && !is_over {
@@ -534,13 +531,12 @@ fn wait(
         let now = guard.drive_now();
         let count = collect(&mut guard, number, &mut out[kernels..]);
         guard.told += kernels as u32;
-        spin.succeeded();
-        guard.leaves(thread, now);
+        waiting.found(&mut guard, now);
         return if kernels + count > 0 { Ok((kernels + count) as i32) } else { asked.map(|_| 0) };
     }
 }
 
-/// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has who leads,
+/// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has the leader,
 /// so that a program with one of them asks the kernel for it once. The device tells of each arrival once: who goes to sleep has found
 /// nothing that has arrived.
 fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
@@ -552,7 +548,7 @@ fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
     }
 }
 
-/// A thread that follows goes to sleep in the instance: packets are to wake who leads, who isn't there.
+/// A thread that follows goes to sleep in the instance: packets are to wake the leader, which isn't there.
 fn disarm(guard: &mut Guard, epoll: c_int, number: u32) {
     let doorbell = guard.doorbell;
     let Some(instance) = guard.sockets.epoll_mut(number) else { return };
@@ -564,17 +560,17 @@ fn disarm(guard: &mut Guard, epoll: c_int, number: u32) {
 
 fn change_device(epoll: c_int, doorbell: c_int, events: c_int) {
     let mut event = epoll_event { events: events as u32, u64: device_mark() };
-    // SAFETY: a valid event.
+    // SAFETY: the pointer is to a valid event.
     unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
 }
 
 /// A thread begins, or ends, to sleep on an instance from without: by `poll`.
-pub(in crate::calls) fn sleepers(guard: &mut Guard, number: u32, begins: bool) {
+pub(in crate::calls) fn count_waiter(guard: &mut Guard, number: u32, begins: bool) {
     let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) else { return };
-    instance.sleepers = if begins { instance.sleepers + 1 } else { instance.sleepers.saturating_sub(1) };
+    instance.waiters = if begins { instance.waiters + 1 } else { instance.waiters.saturating_sub(1) };
 }
 
-/// Whether an instance has something to tell, for who polls it.
+/// Whether an instance has something to tell, for a thread that polls it.
 pub(in crate::calls) fn is_ready(guard: &Guard, number: u32) -> bool {
     let epoll = guard.sockets.epolls.get(number as usize).and_then(Option::as_ref);
     epoll.is_some_and(|epoll| epoll.has_ready(|socket| guard.sockets.get(socket)))

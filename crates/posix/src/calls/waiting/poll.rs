@@ -1,30 +1,28 @@
-//! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
+//! `poll` and `select`: this library looks at our sockets, and the kernel at its own.
 
 use crate::calls::give_int;
-use crate::sys::bells::Bell;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
-use crate::sys::signals::handlers_called;
 use crate::sys::sleep::{readable, sleep};
-use crate::world::lead::Thread;
+use crate::sys::wakers::Waker;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, return_bell, sleep_time, take_bell};
+use crate::world::wait::{Next, Waiting, poll_again, return_waker, sleep_time, take_waker};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use qanat::Time;
+use rustix::io::Errno;
 use std::time::Duration;
 
 fn is_ours(fd: c_int) -> bool {
-    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_) | Entry::Away)
+    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_) | Entry::Remote)
 }
 
 /// # Safety
 /// As `poll`.
 #[unsafe(no_mangle)]
 pub(in crate::calls) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries: the program's duty by poll(2).
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `fds` points to `count` writable entries: the program's duty by poll(2).
         return unsafe { libc_next::poll(fds, count, timeout_ms) };
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
@@ -36,17 +34,17 @@ pub(in crate::calls) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int {
     crate::calls::transfer::receive::overflows((count as usize).saturating_mul(size_of::<pollfd>()), room);
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries: the program's duty by poll(2).
     unsafe { poll(fds, count, timeout_ms) }
 }
 
 /// # Safety
-/// `fds` are so many, or null.
+/// `fds` points to `count` writable entries, or is null.
 unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     if fds.is_null() || count == 0 {
         return &mut [];
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` entries: this function's condition.
     unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }
 }
 
@@ -63,16 +61,16 @@ fn time_of(time: &timespec) -> Duration {
 /// As `ppoll`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
         return unsafe { libc_next::ppoll(fds, count, timeout, mask) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     let timeout = unsafe { timeout.as_ref() };
     if timeout.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     give_int(wait(set, timeout.map(time_of), mask))
 }
@@ -88,7 +86,7 @@ unsafe extern "C" fn __ppoll_chk(
     room: size_t,
 ) -> c_int {
     crate::calls::transfer::receive::overflows((count as usize).saturating_mul(size_of::<pollfd>()), room);
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
@@ -116,37 +114,34 @@ fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
 /// Whether the kernel is to be asked of `fd` too.
 fn is_kernels(guard: &Guard, fd: c_int) -> bool {
     match descriptor::get(fd) {
-        Entry::Kernel | Entry::Own | Entry::Away => true,
+        Entry::Kernel | Entry::Own | Entry::Remote => true,
         // Its kernel half has the kernel's, and wakes who sleeps there.
         Entry::Epoll(_) => false,
         Entry::Socket(number) => guard.sockets.get(number).is_some_and(|socket| socket.is_dual),
     }
 }
 
-/// Has ours ring `bell` when something comes, or no more.
-fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
+/// Has ours ring `waker` when something comes, or no more.
+fn enlist(guard: &mut Guard, set: &[pollfd], waker: Option<Waker>, begins: bool) {
     for entry in set {
-        match (bell, descriptor::get(entry.fd)) {
-            (Some(bell), Entry::Socket(number)) => match guard.sockets.get_mut(number) {
-                Some(socket) if begins => socket.waiters.push(bell),
-                Some(socket) => socket.waiters.retain(|other| *other != bell),
+        match (waker, descriptor::get(entry.fd)) {
+            (Some(waker), Entry::Socket(number)) => match guard.sockets.get_mut(number) {
+                Some(socket) if begins => socket.waiters.push(waker),
+                Some(socket) => socket.waiters.retain(|other| *other != waker),
                 None => {}
             },
-            (_, Entry::Epoll(number)) => crate::calls::waiting::epoll::sleepers(guard, number, begins),
+            (_, Entry::Epoll(number)) => crate::calls::waiting::epoll::count_waiter(guard, number, begins),
             _ => {}
         }
     }
 }
 
-fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
-    if crate::sys::this_process::departure::is_away() {
-        return crate::calls::remote::away::wait(set, timeout, mask);
+fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, Errno> {
+    if crate::sys::this_process::departure::is_detached() {
+        return crate::calls::remote::client::wait(set, timeout, mask);
     }
     let mut guard = lock()?;
-    let thread = Thread::this();
-    let handlers = handlers_called();
-    let mut spin = Spin::new();
-    let mut deadline: Option<Time> = None;
+    let mut waiting = Waiting::begin(timeout);
     let all = set.len();
     loop {
         // What has come already is told first: the stack has its turn again soon enough.
@@ -157,27 +152,23 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             ready = look(&guard, set);
         }
         guard.told = ready as u32;
-        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
-        let is_over = ready > 0 || deadline.is_some_and(|deadline| deadline <= now);
-        let mut leads = false;
-        if is_over {
-            spin.succeeded();
-            guard.leaves(thread, now);
-            if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
-                return Ok(ready);
+        let next = if ready > 0 { Next::Over } else { waiting.next(&mut guard, now, || false, |_| false) };
+        // How to sleep; `None`: what is there is told at once.
+        let as_what = match next {
+            Next::Over => {
+                waiting.found(&mut guard, now);
+                if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
+                    return Ok(ready);
+                }
+                None
             }
-        } else if handlers_called() != handlers {
-            guard.leaves(thread, now);
-            return Err(libc::EINTR);
-        } else {
-            leads = guard.leads(thread, now);
-            if spin.goes_on(now) && leads {
-                drop(guard);
-                std::hint::spin_loop();
-                guard = lock()?;
+            Next::Interrupted => return Err(Errno::INTR),
+            Next::Poll => {
+                guard = poll_again(guard)?;
                 continue;
             }
-        }
+            Next::Sleep { leads, deadline } => Some((leads, deadline)),
+        };
         // The kernel's in their places, ours as holes, then what wakes.
         let place = |entry: &pollfd| pollfd {
             fd: if is_kernels(&guard, entry.fd) { entry.fd } else { -1 },
@@ -191,28 +182,29 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             fds
         };
         fds.extend(set.iter().map(place));
-        let mut bell = None;
+        let mut waker = None;
         let mut time = Some(Duration::ZERO);
-        if !is_over {
-            bell = take_bell(&mut guard);
-            enlist(&mut guard, set, bell, true);
+        if let Some((leads, deadline)) = as_what {
+            waker = take_waker(&mut guard);
+            enlist(&mut guard, set, waker, true);
             fds.push(readable(if leads { guard.doorbell } else { -1 }));
-            fds.push(readable(bell.map_or(-1, |bell| guard.bells.descriptor(bell))));
+            fds.push(readable(waker.map_or(-1, |waker| guard.wakers.descriptor(waker))));
             // An instance of epoll's own kernel half.
             fds.extend(set.iter().filter(|e| matches!(descriptor::get(e.fd), Entry::Epoll(_))).map(|e| readable(e.fd)));
-            time = sleep_time(&mut guard, now, deadline, (bell, leads));
+            time = sleep_time(&mut guard, now, deadline, (waker, leads));
             if !leads {
-                guard.follow(thread, bell);
+                guard.follow(waiting.thread, waker);
             }
         }
         drop(guard);
-        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
+        let time = if waiting.has_been_interrupted() { Some(Duration::ZERO) } else { time };
         let slept = sleep(&mut fds, time, mask);
         guard = lock()?;
+        let is_over = as_what.is_none();
         if !is_over {
-            guard.follows_no_more(thread);
-            enlist(&mut guard, set, bell, false);
-            return_bell(&mut guard, bell);
+            guard.follows_no_more(waiting.thread);
+            enlist(&mut guard, set, waker, false);
+            return_waker(&mut guard, waker);
             guard.drive_now();
             look(&guard, set);
         }
@@ -221,12 +213,11 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         }
         let total = set.iter().filter(|entry| entry.revents != 0).count() as c_int;
         if total > 0 || is_over || slept.is_err() {
-            spin.slept(guard.clock_now().since(now));
-            spin.succeeded();
-            guard.leaves(thread, now);
+            waiting.slept(&guard, now);
+            waiting.found(&mut guard, now);
             return if total > 0 || is_over { Ok(total) } else { slept };
         }
-        spin.slept(guard.clock_now().since(now));
+        waiting.slept(&guard, now);
     }
 }
 
@@ -241,7 +232,7 @@ impl Sets {
     /// # Safety
     /// The set is null or valid.
     unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: the set is null or valid: this function's condition.
         !set.is_null() && unsafe { libc::FD_ISSET(fd, set) }
     }
 
@@ -251,7 +242,7 @@ impl Sets {
         let mut fds = Vec::new();
         for fd in 0..count.min(libc::FD_SETSIZE as c_int) {
             let mut events = 0;
-            // SAFETY: as the caller says.
+            // SAFETY: the sets are null or valid: this function's condition.
             unsafe {
                 if Sets::has(self.read, fd) {
                     events |= libc::POLLIN;
@@ -272,9 +263,9 @@ impl Sets {
 
     /// # Safety
     /// The sets are null or valid.
-    unsafe fn tell(&self, fds: &[pollfd]) -> Result<c_int, i32> {
+    unsafe fn tell(&self, fds: &[pollfd]) -> Result<c_int, Errno> {
         if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-            return Err(libc::EBADF);
+            return Err(Errno::BADF);
         }
         let mut bits = 0;
         for (set, asked, told) in [
@@ -286,7 +277,7 @@ impl Sets {
                 continue;
             }
             for entry in fds.iter().filter(|entry| entry.events & asked != 0) {
-                // SAFETY: as the caller says.
+                // SAFETY: the sets are null or valid: this function's condition.
                 unsafe {
                     if entry.revents & told == 0 {
                         libc::FD_CLR(entry.fd, set);
@@ -311,27 +302,27 @@ unsafe extern "C" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     let sets = Sets { read, write, except };
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
         return unsafe { libc_next::select(count, read, write, except, timeout) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     let time = unsafe { timeout.as_ref() };
     if count < 0 || time.is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0) {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     let time = time.map(|t| Duration::new(t.tv_sec.max(0) as u64, t.tv_usec.clamp(0, 999_999) as u32 * 1_000));
     let start = std::time::Instant::now();
     let outcome = wait(&mut fds, time, std::ptr::null());
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     if let (Some(left), Some(time)) = (unsafe { timeout.as_mut() }, time) {
         // Linux says what is left of the time.
         let rest = time.saturating_sub(start.elapsed());
         *left = timeval { tv_sec: rest.as_secs() as i64, tv_usec: i64::from(rest.subsec_micros()) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     give_int(outcome.and_then(|_| unsafe { sets.tell(&fds) }))
 }
 
@@ -347,18 +338,18 @@ unsafe extern "C" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     let sets = Sets { read, write, except };
-    // SAFETY: as the caller says.
+    // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
         return unsafe { libc_next::pselect(count, read, write, except, timeout, mask) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     let time = unsafe { timeout.as_ref() };
     if count < 0 || time.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     let time = time.map(time_of);
-    // SAFETY: as the caller says.
+    // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     give_int(wait(&mut fds, time, mask).and_then(|_| unsafe { sets.tell(&fds) }))
 }

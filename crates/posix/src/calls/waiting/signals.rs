@@ -1,5 +1,5 @@
-//! Signals: a call that one interrupts goes on after its handler if that says so (`SA_RESTART`), as the kernel's own calls do.
-//! The kernel says only that there was one, so each handler is called by one of ours that notes what it says.
+//! Signals: a call that a signal interrupts goes on after the handler if the handler was installed with `SA_RESTART`, as the kernel's calls
+//! do. The kernel says only that there was a signal. So each handler is called by one of ours, which notes whether calls continue.
 
 use crate::sys::libc_next;
 use crate::sys::signals::{handler_called, hold_back};
@@ -30,7 +30,7 @@ extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c
     let Some(slot) = slot(signal) else { return };
     let (handler, flags) = (HANDLERS[slot].load(Ordering::Acquire), FLAGS[slot].load(Ordering::Acquire) as c_int);
     let can_wait = flags & libc::SA_RESETHAND == 0 && !is_own_fault(signal);
-    // SAFETY: called as such a handler.
+    // SAFETY: the kernel calls it as such a handler, with what it demands.
     if can_wait && crate::sys::local::is_held() && unsafe { hold_back(signal, information, context) } {
         return;
     }
@@ -59,7 +59,7 @@ extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     let Some(slot) = slot(signal).filter(|_| crate::sys::wishes::wishes().is_some()) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `new` is null or readable, and `old` is null or writable: the program's duty by sigaction(2).
         return unsafe { libc_next::sigaction(signal, new, old) };
     };
     let had = (HANDLERS[slot].load(Ordering::Acquire), FLAGS[slot].load(Ordering::Acquire));
@@ -67,7 +67,7 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
         FLAGS[slot].store(flags, Ordering::Release);
         HANDLERS[slot].store(handler, Ordering::Release);
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `new` is null or readable, and `old` is null or writable: the program's duty by sigaction(2).
     let mut new = unsafe { new.as_ref() }.copied();
     if let Some(new) = new.as_mut().filter(|new| !matches!(new.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)) {
         put((new.sa_sigaction, new.sa_flags as usize));
@@ -76,15 +76,15 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
     }
     let mut before = MaybeUninit::<Action>::zeroed();
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: valid, or null.
+    // SAFETY: the pointer is valid, or null.
     let status = unsafe { libc_next::sigaction(signal, new, before.as_mut_ptr()) };
     if status != 0 {
         put(had);
         return status;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `new` is null or readable, and `old` is null or writable: the program's duty by sigaction(2).
     if let Some(old) = unsafe { old.as_mut() } {
-        // SAFETY: zeroed at first, and written by the call.
+        // SAFETY: the structure was zeroed at first, and the call has written it.
         *old = unsafe { before.assume_init() };
         if old.sa_sigaction == ours() {
             old.sa_sigaction = had.0;
@@ -124,7 +124,7 @@ const NOTHING: Action = unsafe { MaybeUninit::<Action>::zeroed().assume_init() }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     let mut action = NOTHING;
-    // SAFETY: valid both.
+    // SAFETY: both pointers are valid.
     unsafe {
         if sigaction(signal, std::ptr::null(), &raw mut action) != 0 {
             return -1;

@@ -6,6 +6,7 @@ use crate::sockets::socket::{Kind, Socket, Stream};
 use crate::sockets::table::Sockets;
 use libc::{c_int, epoll_event};
 use qanat::ConnectionId;
+use rustix::io::Errno;
 use std::net::{Ipv4Addr, SocketAddr};
 
 const SEEDS: u64 = 4_000;
@@ -53,9 +54,9 @@ struct Pair {
     numbers: [Option<usize>; NUMBERS],
 }
 
-type Answer = Result<Vec<(u32, u64)>, i32>;
+type Answer = Result<Vec<(u32, u64)>, Errno>;
 
-fn linux(status: c_int) -> Result<c_int, i32> {
+fn linux(status: c_int) -> Result<c_int, Errno> {
     if status < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(status) }
 }
 
@@ -71,7 +72,7 @@ impl Pair {
     fn new() -> Pair {
         let mut sockets = Sockets::default();
         sockets.epolls.extend((0..INSTANCES).map(|_| Some(Epoll::new(None))));
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         let instances = [(); INSTANCES].map(|()| must(unsafe { libc::epoll_create1(0) }));
         Pair { sockets, instances, files: Vec::new(), numbers: [None; NUMBERS] }
     }
@@ -93,7 +94,7 @@ impl Pair {
 
     fn copy(&mut self, from: usize, slot: usize) {
         let Some(file) = self.numbers[from] else { return };
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         must(unsafe { libc::dup2(number_of(from), number_of(slot)) });
         self.numbers[slot] = Some(file);
         self.files[file].descriptors += 1;
@@ -107,16 +108,16 @@ impl Pair {
             let socket = self.sockets.remove(file.socket).expect("it is there");
             self.sockets.unwatch_all(&socket);
         }
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         must(unsafe { libc::close(number_of(slot)) });
     }
 
     fn control(&mut self, instance: usize, operation: c_int, slot: usize, events: u32, data: u64) -> (Answer, Answer) {
         let mut event = epoll_event { events, u64: data };
         let (epoll, fd) = (self.instances[instance], number_of(slot));
-        // SAFETY: a valid event.
+        // SAFETY: the pointer is to a valid event.
         let wanted = linux(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) });
-        let file = self.numbers[slot].map(|file| self.files[file].socket).ok_or(libc::EBADF);
+        let file = self.numbers[slot].map(|file| self.files[file].socket).ok_or(Errno::BADF);
         let found = file.and_then(|socket| self.sockets.control(instance as u32, operation, (socket, fd), Some(event)));
         (wanted.map(|_| Vec::new()), found.map(|_| Vec::new()))
     }
@@ -127,7 +128,7 @@ impl Pair {
         if has_ended {
             return;
         }
-        // SAFETY: a readable byte.
+        // SAFETY: the pointer is to one readable byte.
         must(unsafe { libc::send(peer, c"x".as_ptr().cast(), 1, 0) } as c_int);
         self.sockets.stream_mut(socket).expect("a stream").unread += 1;
         self.sockets.notify(socket, Change::IN);
@@ -137,7 +138,7 @@ impl Pair {
     fn end(&mut self, file: usize) {
         let File { socket, peer, .. } = self.files[file];
         self.files[file].has_ended = true;
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         must(unsafe { libc::shutdown(peer, libc::SHUT_WR) });
         self.sockets.stream_mut(socket).expect("a stream").peer_closed = true;
         self.sockets.notify(socket, Change::ANY);
@@ -147,7 +148,7 @@ impl Pair {
     fn read(&mut self, slot: usize) {
         let Some(file) = self.numbers[slot] else { return };
         let mut bytes = [0u8; 256];
-        // SAFETY: so many writable bytes.
+        // SAFETY: the pointer is to as many writable bytes as the length says.
         while unsafe { libc::recv(number_of(slot), bytes.as_mut_ptr().cast(), bytes.len(), 0) } > 0 {}
         self.sockets.stream_mut(self.files[file].socket).expect("a stream").unread = 0;
     }
@@ -155,7 +156,7 @@ impl Pair {
     fn wait(&mut self, instance: usize, most: usize) -> (Answer, Answer) {
         let mut events = vec![epoll_event { events: 0, u64: 0 }; most];
         let list = |events: &[epoll_event]| events.iter().map(|event| (event.events, event.u64)).collect::<Vec<_>>();
-        // SAFETY: so many writable events.
+        // SAFETY: the pointer is to as many writable events as the length says.
         let status = unsafe { libc::epoll_wait(self.instances[instance], events.as_mut_ptr(), most as c_int, 0) };
         let wanted = linux(status).map(|count| list(&events[..count as usize]));
         let (count, _) = self.sockets.tell(instance as u32, &mut events);
@@ -251,7 +252,7 @@ fn try_seed(seed: u64) -> Result<usize, String> {
 
 #[test]
 fn the_tables_answer_as_linux_does() {
-    // SAFETY: takes no pointers. From here on this thread's descriptors are its own, so their numbers are free.
+    // SAFETY: the call takes no pointers. From here on this thread's descriptors are its own, so their numbers are free.
     must(unsafe { libc::unshare(libc::CLONE_FILES) });
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = number("QANAT_SEED").map_or(0..number("QANAT_SEEDS").unwrap_or(SEEDS), |seed| seed..seed + 1);

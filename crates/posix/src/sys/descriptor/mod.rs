@@ -1,11 +1,11 @@
-//! What a descriptor stands for, as a call asks that is about to use it.
+//! What a descriptor stands for, asked by a call that is about to use it.
 
 pub(crate) mod notes;
 
 use crate::sys::page::has_fallen;
 use crate::sys::this_process::departure::is_left;
 pub(crate) use notes::{
-    DESCRIPTORS_MAX, Entry, Table, all, decode, encode, is_stand_in, new_table, put_away, read_table, set, set_like,
+    DESCRIPTORS_MAX, Entry, Table, all, decode, encode, is_stand_in, new_table, put_remote, read_table, set, set_like,
     set_own, set_stand_in, use_none, use_table, word,
 };
 use std::os::fd::RawFd;
@@ -20,13 +20,13 @@ pub(crate) fn get(fd: RawFd) -> Entry {
     let entry = decode(word);
     // Whose world has fallen to another class learns of it here, before it does anything.
     if entry != Entry::Own && has_fallen() && is_left() {
-        return Entry::Away;
+        return Entry::Remote;
     }
     entry
 }
 
 /// Whether `fd` is a socket of a world that this process has left.
 #[inline]
-pub(crate) fn is_away(fd: RawFd) -> bool {
-    word(fd) != 0 && get(fd) == Entry::Away
+pub(crate) fn is_remote(fd: RawFd) -> bool {
+    word(fd) != 0 && get(fd) == Entry::Remote
 }

@@ -1,5 +1,5 @@
-//! Which descriptors of a process are ours. It notes them for itself, and puts a copy into the arena, so that the keeper knows what
-//! a process that died had open. That copy it never reads: others can write it.
+//! Which descriptors of a process are ours. The process notes them in its own memory and puts a copy into the arena, so that the keeper knows
+//! what a process that died had open. The process never reads the copy, because others can write it.
 
 use crate::sys::this_process::standing::is_out;
 use std::os::fd::RawFd;
@@ -26,8 +26,8 @@ pub(crate) enum Entry {
     Epoll(u32),
     /// The library's own, which is not the program's to close.
     Own,
-    /// A socket of a world that this process has [left](crate::lifecycle::away).
-    Away,
+    /// A socket of a world that this process has [left](crate::lifecycle::detached).
+    Remote,
 }
 
 /// A process's descriptors.
@@ -100,7 +100,7 @@ fn put(fd: RawFd, word: u32) -> bool {
 
 pub(crate) fn encode(entry: Entry) -> u32 {
     match entry {
-        Entry::Kernel | Entry::Away => 0,
+        Entry::Kernel | Entry::Remote => 0,
         Entry::Socket(socket) => SOCKET | socket,
         Entry::Epoll(epoll) => EPOLL | epoll,
         Entry::Own => OWN,
@@ -146,7 +146,7 @@ pub(crate) fn set_like(fd: RawFd, old: RawFd) -> bool {
 }
 
 /// Notes what another process says of `fd`, a socket of a world that this one has left. Only that it is one is taken from it.
-pub(crate) fn put_away(fd: RawFd, word: u32) {
+pub(crate) fn put_remote(fd: RawFd, word: u32) {
     if matches!(decode(word), Entry::Socket(_) | Entry::Epoll(_)) {
         put(fd, word);
     }

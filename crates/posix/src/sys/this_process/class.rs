@@ -1,5 +1,6 @@
-//! What a process may do: by this it is decided who may share a world. Memory that one process writes and another follows makes
-//! the two one: so a process shares it only with those who could control it anyway, as the kernel sees it (`ptrace`).
+//! A process's *class*: what it may do, which decides with whom it may share a world. Memory that one process writes and another follows gives
+//! the first control of the second. So a process shares memory only with those that could control it anyway, as the kernel sees it
+//! (`ptrace`).
 
 use crate::sys::raw::{self, Call};
 use std::fmt::Write;
@@ -119,13 +120,13 @@ impl Found {
     pub(crate) fn look(&mut self) {
         let pointer = |ids: &mut Ids| ids.each_mut().map(|id| std::ptr::from_mut(id).addr());
         let [real, effective, saved] = pointer(&mut self.users);
-        // SAFETY: three writable numbers.
+        // SAFETY: the array has room for three numbers.
         unsafe { raw::call(&Call::new(libc::SYS_getresuid, [real, effective, saved, 0, 0])) };
         let [real, effective, saved] = pointer(&mut self.groups);
-        // SAFETY: three writable numbers.
+        // SAFETY: the array has room for three numbers.
         unsafe { raw::call(&Call::new(libc::SYS_getresgid, [real, effective, saved, 0, 0])) };
         let list = self.more_groups.as_mut_ptr().addr();
-        // SAFETY: room for so many numbers.
+        // SAFETY: the array has room for as many numbers as is said.
         let count = unsafe { raw::call(&Call::new(libc::SYS_getgroups, [GROUPS_MAX, list, 0, 0, 0])) };
         self.count = usize::try_from(count).unwrap_or(usize::MAX);
         // Version 3 of the structure, and this process.
@@ -139,7 +140,7 @@ impl Found {
         let arguments = [c"/".as_ptr().addr(), file.as_mut_ptr().addr(), 0, 0, 0];
         // SAFETY: a string, and room for the answer.
         unsafe { raw::call(&Call::new(libc::SYS_stat, arguments)) };
-        // SAFETY: plain numbers, zeroed at first.
+        // SAFETY: the structure is plain numbers, and it was zeroed at first.
         let file = unsafe { file.assume_init() };
         self.root = [file.st_dev, file.st_ino];
     }
@@ -195,7 +196,7 @@ impl Class {
         })
     }
 
-    /// Whether who has this class may write what a process of class `reader` follows: it could control that one anyway.
+    /// Whether a process of this class may write what a process of class `reader` follows: it could control that one anyway.
     pub(crate) fn covers(&self, reader: &Class) -> bool {
         let is_as_free = self.filters == 0 || self.filters == reader.filters;
         if !is_as_free || self.user_namespace != reader.user_namespace {

@@ -1,5 +1,5 @@
-//! A process whose world has fallen to another class than its own leaves it: the memory that the others can write is gone from its
-//! address space, by the kernel's tables and not by its own care.
+//! A process whose world has fallen to another class leaves the world. The memory that the others can write is then gone from its address
+//! space, so the kernel protects it, and not its own care.
 
 use crate::sys::arena;
 use crate::sys::descriptor::notes::{self, Entry};
@@ -40,7 +40,7 @@ pub(crate) fn known() -> MutexGuard<'static, Known> {
 
 /// Whether it has left, and has a deputy there. If it has to leave, it does so now.
 #[inline]
-pub(crate) fn is_away() -> bool {
+pub(crate) fn is_detached() -> bool {
     page::has_fallen() && is_left() && has_left()
 }
 

@@ -1,4 +1,5 @@
-//! Which library this is: what the linker made of its contents, so that two that know the same of the world's structures say the same.
+//! Which library this is: the identifier that the linker made of its contents. Two libraries with the same one know the same of the world's
+//! structures.
 
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use std::fmt::Write;
@@ -22,7 +23,7 @@ pub(crate) fn identity() -> &'static str {
 /// # Safety
 /// `found` is a `String`; the rest is the loader's.
 unsafe extern "C" fn look(information: *mut dl_phdr_info, _: size_t, found: *mut c_void) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `found` is a `String`; the rest is the loader's: this function's condition.
     let (information, found) = unsafe { (&*information, &mut *found.cast::<String>()) };
     let base = information.dlpi_addr as usize;
     // SAFETY: the loader has so many.
@@ -37,7 +38,7 @@ unsafe extern "C" fn look(information: *mut dl_phdr_info, _: size_t, found: *mut
     }
     for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
         let at = std::ptr::with_exposed_provenance::<u8>(base.wrapping_add(header.p_vaddr as usize));
-        // SAFETY: loaded, in this length.
+        // SAFETY: the library is loaded there, in this length.
         let notes = unsafe { std::slice::from_raw_parts(at, header.p_memsz as usize) };
         if let Some(id) = build_id(notes) {
             id.iter().for_each(|byte| _ = write!(found, "{byte:02x}"));

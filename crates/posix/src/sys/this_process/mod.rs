@@ -1,4 +1,4 @@
-//! What this process is: its rights, its name, what it is to its world, and how it leaves that.
+//! What this process is: its rights, its name, its standing in its world, and how it leaves the world.
 
 pub(crate) mod class;
 pub(crate) mod departure;

@@ -1,4 +1,4 @@
-//! Whether this process is one of the library's own: the keeper, or what that has forked.
+//! Whether this process is one of the library's own: the keeper, or a process that the keeper has forked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -31,7 +31,7 @@ pub(crate) fn keeps(name: String) {
 /// `count` strings, which the kernel has put side by side.
 pub(crate) unsafe fn note_arguments(count: c_int, arguments: *const *mut c_char) {
     if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `count` strings, which the kernel has put side by side: this function's condition.
         let (first, end) = unsafe { (*arguments, (*arguments.add(last)).add(libc::strlen(*arguments.add(last)) + 1)) };
         ARGUMENTS.0.store(first, Ordering::Relaxed);
         ARGUMENTS.1.store(end.addr().saturating_sub(first.addr()), Ordering::Relaxed);
@@ -40,14 +40,14 @@ pub(crate) unsafe fn note_arguments(count: c_int, arguments: *const *mut c_char)
 
 /// The program's name, as it was executed.
 pub(crate) fn program() -> &'static str {
-    // SAFETY: put there once, and never taken away.
+    // SAFETY: the value was put there once, and it is never taken away.
     let kept = unsafe { PROGRAM.load(Ordering::Acquire).as_ref() };
     kept.or(NAME.get()).map(String::as_str).unwrap_or_default()
 }
 
 /// Names this process, forked from the program, for `ps` and `pkill -f`: the latter is not to take it for the program.
 pub(crate) fn rename(name: &CStr) {
-    // SAFETY: a string.
+    // SAFETY: the pointer is to a C string.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     let (place, room) = (ARGUMENTS.0.load(Ordering::Relaxed), ARGUMENTS.1.load(Ordering::Relaxed));
     let length = name.count_bytes().min(room.saturating_sub(1));

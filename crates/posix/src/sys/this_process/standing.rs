@@ -1,14 +1,15 @@
-//! What this process is to its world, as it notes for itself.
+//! This process's standing in its world, as it notes it for itself.
 
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 static STANDING: AtomicU8 = AtomicU8::new(MEMBER);
-/// It has none, or is one of those who share it.
+/// It has no world, or is a member of one.
 const MEMBER: u8 = 0;
 /// It is about to leave.
 const LEAVING: u8 = 1;
 /// It has left, and has a deputy there when it needs one.
-const AWAY: u8 = 2;
+const DETACHED: u8 = 2;
 /// It has left for good.
 const LEFT: u8 = 3;
 /// The world has fallen to this process's class.
@@ -20,7 +21,7 @@ fn standing() -> u8 {
 
 /// Whether it has left, with a deputy or for good.
 pub(crate) fn is_out() -> bool {
-    matches!(standing(), LEAVING | AWAY | LEFT)
+    matches!(standing(), LEAVING | DETACHED | LEFT)
 }
 
 /// Whether the world is of this process's class, and falls no further.
@@ -28,17 +29,17 @@ pub(crate) fn is_settled() -> bool {
     standing() == SETTLED
 }
 
-/// It has fallen to this process's class: with the lock held by who took it down, or by one that returns or joins.
+/// It has fallen to this process's class: called with the lock held by the process that took it down, or by one that returns or joins.
 pub(crate) fn settle() {
     STANDING.store(SETTLED, Ordering::Release);
 }
 
 /// What a call says that finds no world.
-pub(crate) fn error() -> i32 {
-    if matches!(standing(), MEMBER | SETTLED) { libc::ENETDOWN } else { libc::EINTR }
+pub(crate) fn error() -> Errno {
+    if matches!(standing(), MEMBER | SETTLED) { Errno::NETDOWN } else { Errno::INTR }
 }
 
-/// Whether this process is one of those who share it, or has none.
+/// Whether this process is a member of its world, or has none.
 pub(crate) fn is_member() -> bool {
     standing() == MEMBER
 }
@@ -51,7 +52,7 @@ pub(crate) fn is_leaving() -> bool {
 /// Whether it has left, and has a deputy there when it needs one.
 #[inline]
 pub(crate) fn has_left() -> bool {
-    standing() == AWAY
+    standing() == DETACHED
 }
 
 /// A member is about to leave from now on; `false`: it is none, or another thread was first.
@@ -61,7 +62,7 @@ pub(crate) fn begin_to_leave() -> bool {
 
 /// It has left.
 pub(crate) fn set_left() {
-    STANDING.store(AWAY, Ordering::Release);
+    STANDING.store(DETACHED, Ordering::Release);
 }
 
 /// It has left for good.
