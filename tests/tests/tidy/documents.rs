@@ -29,7 +29,8 @@ fn nothing_is_left_for_later() {
 
 /// What is written for people.
 fn documents(root: &Path) -> Vec<PathBuf> {
-    let mut documents = ["README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(PathBuf::from).to_vec();
+    let mut documents =
+        ["README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].map(PathBuf::from).to_vec();
     for folder in ["docs", "docs/design", "docs/guide"] {
         for entry in fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == "md") {

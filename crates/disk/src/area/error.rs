@@ -57,7 +57,7 @@ pub enum AreaError {
         what: String,
     },
     /// It is a disk of ours already.
-    #[error("the disk has been prepared already (epoch {epoch}, {areas} areas); add it as it is")]
+    #[error("the disk has been prepared already (epoch {epoch}, {areas} areas); use it as it is")]
     Prepared {
         /// Its epoch.
         epoch: u64,

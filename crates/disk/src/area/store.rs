@@ -61,8 +61,10 @@ impl<V: Vsic> Areas<V> {
         let mut areas = Areas::over(disk, memory, Superblock { epoch: 1, identity, table })?;
         match areas.find()?.0 {
             Some(found) => {
-                let (epoch, areas) = (found.epoch, found.table.areas.len());
-                return Err(AreaError::Prepared { epoch, areas });
+                let epoch = found.epoch;
+                areas.superblock = found;
+                areas.replay()?;
+                return Err(AreaError::Prepared { epoch, areas: areas.superblock.table.areas.len() });
             }
             None => {
                 let head = areas.read(0, SUPERBLOCK_BYTES)?;
