@@ -12,7 +12,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
 	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
-BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
+BENCH_PACKAGES := dpdk-dev fio linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
 .PHONY: run build test test-unit test-system packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
@@ -58,9 +58,9 @@ lint: ## formatting, clippy, and the house rules
 
 # The workspace's test programs, in one of two lists each (tests/tests/tidy/main.rs sees to that). Both are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
-UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
+UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan
-SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system examples \
+SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_disk e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system examples \
 	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 
 # HUP is as it is in a terminal, though `nohup` or a manager may have started this: services are told to reload by it.

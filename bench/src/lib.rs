@@ -2,6 +2,7 @@
 //! with them ([`tables`]).
 #![forbid(unsafe_code)]
 
+pub mod disk;
 pub mod dns;
 pub mod echo;
 pub mod fence;

@@ -1,5 +1,6 @@
 //! Every table there is: whoever adds one registers it here, and has it in `qanat bench`, in its report and in its JSON.
 
+use crate::disk;
 use crate::dns;
 use crate::echo::options::{BenchLink, EchoBenchOptions};
 use crate::echo::{self, breakdown};
@@ -36,7 +37,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 13] = [
+pub const TABLES: [Entry; 14] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -49,6 +50,13 @@ pub const TABLES: [Entry; 13] = [
         about: "DNS answers: qanat dns, Knot on XDP and on sockets, NSD, on a veth (root)",
         run: dns::run,
         chart: dns::chart,
+        missing: None,
+    },
+    Entry {
+        name: "disk",
+        about: "random reads and overwrites of a file: our driver, fio's engines (fio)",
+        run: disk::run,
+        chart: disk::chart,
         missing: None,
     },
     Entry {

@@ -15,6 +15,8 @@ pub struct BenchOptions {
     pub repetitions: Option<usize>,
     /// Length of a run; `None`: the table's choice.
     pub duration: Option<Duration>,
+    /// The file or device that a table of disks is about; `None`: a file of its own.
+    pub on: Option<PathBuf>,
     /// Only cases whose name contains this.
     pub filter: Option<String>,
 }
@@ -22,7 +24,7 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// Everything as the tables choose.
     pub fn new(program: PathBuf) -> BenchOptions {
-        BenchOptions { program, quick: false, repetitions: None, duration: None, filter: None }
+        BenchOptions { program, quick: false, repetitions: None, duration: None, on: None, filter: None }
     }
 
     /// Runs of each peer in each case: 5, or 1 if it should be quick, unless told otherwise.
@@ -61,6 +63,9 @@ impl BenchOptions {
         }
         if let Some(duration) = self.duration {
             command.push_str(&format!(" --duration {duration:?}"));
+        }
+        if let Some(on) = &self.on {
+            command.push_str(&format!(" --on {}", on.display()));
         }
         if let Some(filter) = &self.filter {
             command.push_str(&format!(" --filter '{filter}'"));

@@ -8,6 +8,7 @@ mod control;
 mod daemon;
 mod descriptors;
 mod diagnose;
+mod disk;
 mod exit;
 mod host;
 mod live;
@@ -61,6 +62,7 @@ enum Command {
     #[command(flatten)]
     Service(Service),
     Load(load::Arguments),
+    Disk(disk::Arguments),
     Net(Box<net::Arguments>),
     NetCore(net_core::Arguments),
     Run(run::Arguments),
@@ -130,6 +132,7 @@ fn run(command: Command) -> ExitCode {
     let outcome = match command {
         Command::Service(service) => service.run(),
         Command::Load(arguments) => load::run(arguments),
+        Command::Disk(arguments) => disk::run(&arguments),
         Command::Net(arguments) => net::run(&arguments),
         Command::NetCore(arguments) => net_core::run(&arguments),
         Command::Run(arguments) => return run::run(&arguments),

@@ -44,7 +44,7 @@ fn memory_file() -> io::Result<File> {
 }
 
 impl Region {
-    /// Maps zeroed memory for `frame_count` frames of `frame_size` bytes (a power of two, 512…65,536).
+    /// Maps zeroed memory for `frame_count` frames of `frame_size` bytes (a power of two, 512…1,048,576).
     ///
     /// # Errors
     /// `InvalidInput` for a size or count out of range; else what `mmap` says (`ENOMEM`).
@@ -150,6 +150,12 @@ impl Region {
         self.frame_count as usize * self.frame_size as usize
     }
 
+    /// Where it lies in this process: for a device that is told of it.
+    pub fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.base.addr().get();
+        start..start + self.length()
+    }
+
     /// Frames not yet assigned to a pool.
     pub fn unassigned_count(&self) -> u32 {
         self.frame_count - self.assigned.get()
@@ -193,14 +199,14 @@ impl Region {
 }
 
 /// Largest frame, bytes.
-const FRAME_SIZE_MAX: u32 = 65_536;
+const FRAME_SIZE_MAX: u32 = 1 << 20;
 
 /// Length in bytes, if sizes are in range.
 pub(crate) fn check(frame_count: u32, frame_size: u32) -> io::Result<usize> {
     if !frame_size.is_power_of_two() || !(512..=FRAME_SIZE_MAX).contains(&frame_size) || frame_count == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"),
+            format!("{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 1048576"),
         ));
     }
     Ok(frame_count as usize * frame_size as usize)

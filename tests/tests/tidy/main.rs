@@ -22,8 +22,8 @@ mod rooms;
 /// From the ground up: a crate may use those of earlier rows, and of its own row none.
 const LAYERS: [&[&str]; 12] = [
     &["qanat-wire", "qanat-launch"],
-    &["qanat-nic", "qanat-disk"],
-    &["qanat-api"],
+    &["qanat-nic"],
+    &["qanat-api", "qanat-disk"],
     &["qanat-abi"],
     &["qanat-stack"],
     &["qanat-store", "qanat-control"],

@@ -78,6 +78,7 @@ fn run_length(text: &str) -> Result<Duration, String> {
 #[derive(Subcommand)]
 enum Table {
     Web(WebArguments),
+    Disk(DiskArguments),
     Dns(DnsArguments),
     Echo(EchoArguments),
     Paths(PathsArguments),
@@ -103,6 +104,22 @@ struct WebArguments {
     /// Where to write the picture
     #[arg(long, value_name = "FILE", default_value = "bench-web.svg")]
     svg: PathBuf,
+}
+
+/// A disk by our driver and by fio's engines: random reads and overwrites, past the page cache
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat bench disk --quick                       a file of 1 GiB of its own: under a minute; no root
+  qanat bench disk --on /srv/fast.img            a file that is there: WHAT IS IN IT IS OVERWRITTEN
+  qanat bench disk --filter 'reads, 4 KiB'       some of its rows
+Needs fio (apt-get install fio).")]
+struct DiskArguments {
+    /// The file or block device to use. What is in it is overwritten
+    #[arg(long, value_name = "PATH")]
+    on: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// `qanat dns`, Knot and NSD in turn, under the same clients
@@ -255,6 +272,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             draw(&sections, &web.svg)?;
             finish(&sections, &web.common, false)
         }
+        Some(Table::Disk(disk)) => {
+            finish(&measure_on(&["disk"], &disk.common, None, disk.on.clone())?, &disk.common, false)
+        }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
@@ -294,6 +314,16 @@ fn run_one(name: &str, common: &Common) -> Result<(), String> {
 }
 
 fn measure(names: &[&str], common: &Common, picture: Option<&Path>) -> Result<Vec<Section>, String> {
+    measure_on(names, common, picture, None)
+}
+
+/// `on`: the file or device of a table of disks.
+fn measure_on(
+    names: &[&str],
+    common: &Common,
+    picture: Option<&Path>,
+    on: Option<PathBuf>,
+) -> Result<Vec<Section>, String> {
     let entries = names.iter().map(|name| tables::named(name)).collect::<Result<Vec<&Entry>, _>>();
     let entries = entries.map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
@@ -310,6 +340,7 @@ fn measure(names: &[&str], common: &Common, picture: Option<&Path>) -> Result<Ve
         quick: common.quick,
         repetitions: common.repetitions,
         duration: common.duration,
+        on,
         filter: common.filter.clone(),
     };
     // Drawn on standard error, and only where that is a terminal: the tables alone go to standard output.

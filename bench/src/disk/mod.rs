@@ -1,0 +1,277 @@
+//! A disk by our driver and by fio's engines, in turn: random reads and overwrites of the same file or device.
+//!
+//! ```text
+//!   ours:  Vsic::submit … wait ── io_uring, registered file and buffers ─┐
+//!   fio:   io_uring (the same options), libaio, psync ───────────────────┴─ the same file, past the page cache
+//! ```
+
+mod fio;
+pub mod ours;
+
+use crate::harness::HarnessError;
+use crate::harness::bars::{self, Quantity};
+use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
+use crate::harness::scratch::Scratch;
+use crate::harness::statistics::Summary;
+use crate::harness::svg::Chart;
+use crate::harness::table::{Column, Row, Table};
+use crate::machine::{CpuTimes, MachineSample};
+use qanat_disk::{DiskFile, DiskOptions, Uring};
+use qanat_nic::Region;
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of the file, if none is named.
+const FILE_BYTES: u64 = 1 << 30;
+const COLUMNS: [(&str, &str, usize); 6] = [
+    ("requests_per_s", "requests/s", 0),
+    ("ratio", "÷ fio's best", 3),
+    ("mb_per_s", "MB/s", 0),
+    ("cpu_us", "CPU µs/req", 2),
+    ("p50_us", "p50 µs", 1),
+    ("p99_us", "p99 µs", 1),
+];
+const SIZES: [u32; 5] = [512, 4_096, 16_384, 65_536, 131_072];
+const DEPTHS: [u32; 4] = [1, 8, 32, 128];
+
+/// What is asked of the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// Overwrites; else reads.
+    pub is_write: bool,
+    /// Bytes of a request.
+    pub bytes: u32,
+    /// Requests under way at once.
+    pub depth: u32,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_write { "overwrites" } else { "reads" };
+        match self.bytes {
+            bytes if bytes < 1_024 => write!(f, "random {what}, {bytes} B, depth {}", self.depth),
+            bytes => write!(f, "random {what}, {} KiB, depth {}", bytes / 1_024, self.depth),
+        }
+    }
+}
+
+/// The points of a table: reads at every size and depth, overwrites at some; a few of each if it should be quick.
+pub fn points(quick: bool) -> Vec<Point> {
+    let all = [false, true].into_iter().flat_map(|is_write| {
+        SIZES.into_iter().flat_map(move |bytes| DEPTHS.into_iter().map(move |depth| Point { is_write, bytes, depth }))
+    });
+    all.filter(|point| !quick || ([4_096, 65_536].contains(&point.bytes) && [1, 32].contains(&point.depth))).collect()
+}
+
+/// What a run at a point gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Requests that completed in a second.
+    pub requests_per_s: f64,
+    /// Time of all processors for a request, interrupts and kernel threads included, µs.
+    pub cpu_us: f64,
+    /// The middle response time, µs.
+    pub p50_us: f64,
+    /// The response time that one of a hundred exceeds, µs.
+    pub p99_us: f64,
+}
+
+/// Busy time of all processors while `run` runs, seconds.
+fn busy<T>(run: impl FnOnce() -> Result<T, HarnessError>) -> Result<(T, f64), HarnessError> {
+    let before = MachineSample::take(None);
+    let value = run()?;
+    let after = MachineSample::take(None);
+    let seconds = after.cpus.iter().zip(&before.cpus).map(|(after, before)| CpuTimes::busy_s(&after.since(before)));
+    Ok((value, seconds.sum()))
+}
+
+/// The file that is read and overwritten.
+struct Ground {
+    path: PathBuf,
+    bytes: u64,
+    _scratch: Option<Scratch>,
+}
+
+impl Ground {
+    fn new(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Ground, HarnessError> {
+        if let Some(path) = &options.on {
+            let file = DiskFile::open(path, DiskOptions::default())
+                .map_err(|error| HarnessError::Option(error.to_string()))?;
+            return Ok(Ground { path: path.clone(), bytes: file.geometry().bytes(), _scratch: None });
+        }
+        let scratch = Scratch::create("disk")?;
+        let path = scratch.path().join("disk.img");
+        progress("writing a file of 1 GiB");
+        fill(&path).map_err(|error| HarnessError::system(format!("write {}", path.display()), error))?;
+        Ok(Ground { path, bytes: FILE_BYTES, _scratch: Some(scratch) })
+    }
+
+    fn measure(&self, peer: Peer, point: Point, duration: Duration) -> Result<Outcome, HarnessError> {
+        let Peer::Ours = peer else { return fio::measure(peer.engine(), &self.path, self.bytes, point, duration) };
+        let refused = |error: &dyn fmt::Display| HarnessError::Option(error.to_string());
+        let region = Region::new(point.depth.next_power_of_two(), point.bytes.next_power_of_two().max(4_096));
+        let region = region.map_err(|error| HarnessError::system("map the buffers", error))?;
+        let pool = region.pool(point.depth).ok_or_else(|| refused(&"no buffers"))?;
+        let options = DiskOptions { depth: point.depth, ..DiskOptions::default() };
+        let mut disk = Uring::open(&self.path, options, &[region]).map_err(|error| refused(&error))?;
+        ours::measure(&mut disk, &pool, point, duration)
+    }
+}
+
+/// Every block is written: reading holes would be no reading.
+fn fill(path: &Path) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    let piece = vec![0x5a; 1 << 20];
+    for _ in 0..FILE_BYTES >> 20 {
+        file.write_all(&piece)?;
+    }
+    file.sync_all()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Peer {
+    Ours,
+    FioUring,
+    FioAio,
+    FioPsync,
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Peer::Ours => "qanat",
+            Peer::FioUring => "fio io_uring",
+            Peer::FioAio => "fio libaio",
+            Peer::FioPsync => "fio psync",
+        }
+    }
+
+    fn engine(self) -> &'static [&'static str] {
+        match self {
+            Peer::Ours => &[],
+            Peer::FioUring => &["--ioengine=io_uring", "--fixedbufs=1", "--registerfiles=1", "--nonvectored=1"],
+            Peer::FioAio => &["--ioengine=libaio"],
+            Peer::FioPsync => &["--ioengine=psync"],
+        }
+    }
+}
+
+/// Measures; `progress` is told what is being done.
+///
+/// # Errors
+/// [`HarnessError`], with what is missing or wrong.
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+    fio::look()?;
+    let points = options.chosen(points(options.quick), Point::to_string)?;
+    let ground = Ground::new(options, progress)?;
+    let mut environment = Environment::here();
+    progress("waiting for a quiet machine");
+    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    environment.link = match &options.on {
+        Some(path) => format!("{}, {} MiB, past the page cache", path.display(), ground.bytes >> 20),
+        None => {
+            format!("a file of {} MiB in {}, past the page cache", ground.bytes >> 20, std::env::temp_dir().display())
+        }
+    };
+    environment.pinning = "none: one thread each, wherever the kernel has it".to_owned();
+    environment.peers = vec![fio::version()?];
+    let duration = options.duration(Duration::from_secs(3), Duration::from_secs(1));
+    let mut rows = Vec::new();
+    for point in points {
+        let mut peers = vec![Peer::FioUring, Peer::FioAio];
+        // One request at a time is all that it can do.
+        peers.extend((point.depth == 1).then_some(Peer::FioPsync));
+        peers.push(Peer::Ours);
+        let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); peers.len()];
+        for _ in 0..options.repetitions() {
+            for (peer, outcomes) in peers.iter().zip(&mut outcomes) {
+                progress(&format!("{point}: {}", peer.name()));
+                outcomes.push(ground.measure(*peer, point, duration)?);
+            }
+        }
+        rows.extend(point_rows(point, &peers, &outcomes));
+    }
+    Ok(Table {
+        title: "random requests to a disk: qanat's driver and fio's engines".to_owned(),
+        command: options.repeat("sudo qanat bench disk"),
+        environment,
+        columns: COLUMNS
+            .iter()
+            .map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread())
+            .collect(),
+        rows,
+        remarks: vec![
+            "÷ fio's best: of each round, to the engine of most requests in it; median".to_owned(),
+            "CPU µs/req: busy time of all processors, interrupts and kernel threads included".to_owned(),
+            "both sleep until something completes; neither polls".to_owned(),
+        ],
+    })
+}
+
+fn point_rows(point: Point, peers: &[Peer], outcomes: &[Vec<Outcome>]) -> Vec<Row> {
+    let rounds = outcomes.first().map_or(0, Vec::len);
+    let best: Vec<f64> = (0..rounds)
+        .map(|round| {
+            let theirs = peers.iter().zip(outcomes).filter(|(peer, _)| **peer != Peer::Ours);
+            theirs.filter_map(|(_, outcomes)| Some(outcomes.get(round)?.requests_per_s)).fold(0.0, f64::max)
+        })
+        .collect();
+    let row = |(peer, outcomes): (&Peer, &Vec<Outcome>)| {
+        let of = |value: fn(&Outcome) -> f64| Summary::of(outcomes.iter().map(value));
+        let bytes = f64::from(point.bytes);
+        Row {
+            case: point.to_string(),
+            peer: peer.name().to_owned(),
+            values: vec![
+                of(|outcome| outcome.requests_per_s),
+                Summary::of(outcomes.iter().zip(&best).map(|(outcome, best)| outcome.requests_per_s / best)),
+                Summary::of(outcomes.iter().map(|outcome| outcome.requests_per_s * bytes / 1e6)),
+                of(|outcome| outcome.cpu_us),
+                of(|outcome| outcome.p50_us),
+                of(|outcome| outcome.p99_us),
+            ],
+            note: String::new(),
+        }
+    };
+    peers.iter().zip(outcomes).map(row).collect()
+}
+
+/// Draws it.
+pub fn chart(table: &Table) -> Chart {
+    let quantities = [
+        Quantity { title: "Requests a second, 4 KiB", column: "requests_per_s", cases: ", 4 KiB" },
+        Quantity { title: "Bytes a second, 128 KiB, MB/s", column: "mb_per_s", cases: "128 KiB" },
+        Quantity { title: "Processor time a request, µs", column: "cpu_us", cases: ", 4 KiB" },
+    ];
+    bars::chart(table, &quantities)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_named_and_a_quick_table_has_some_of_them() {
+        assert_eq!((points(false).len(), points(true).len()), (40, 8));
+        assert_eq!(points(true)[0].to_string(), "random reads, 4 KiB, depth 1");
+        assert_eq!(points(false)[20].to_string(), "random overwrites, 512 B, depth 1");
+        assert!(points(true).iter().all(|point| points(false).contains(point)));
+    }
+
+    #[test]
+    fn ratios_are_to_the_best_of_the_same_round() {
+        let point = Point { is_write: false, bytes: 512, depth: 1 };
+        let of =
+            |rates: [f64; 2]| rates.map(|requests_per_s| Outcome { requests_per_s, ..Outcome::default() }).to_vec();
+        let rows = point_rows(
+            point,
+            &[Peer::FioUring, Peer::FioAio, Peer::Ours],
+            &[of([10.0, 8.0]), of([5.0, 20.0]), of([11.0, 10.0])],
+        );
+        let ratio = rows[2].values[1].unwrap();
+        assert_eq!((ratio.min, ratio.max), (0.5, 1.1));
+    }
+}

@@ -1,0 +1,73 @@
+//! `qanat disk bench`: what an area can do.
+
+use super::place::PlaceArguments;
+use crate::say::sayln;
+use clap::Args;
+use qanat_bench::disk::ours::measure;
+use qanat_bench::disk::points;
+use qanat_bench::load::duration;
+use qanat_disk::area::{AreaName, Areas};
+use qanat_disk::{DiskOptions, Uring};
+use qanat_nic::Region;
+use std::time::Duration;
+
+/// Measure an area by random requests of several sizes and depths. It is only read, unless told otherwise
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat disk bench logs --on fast.img               random reads: half a minute
+  qanat disk bench logs --on fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
+  qanat disk bench logs --on fast.img --json        a line a point, for programs
+`qanat bench disk` puts the same beside fio.")]
+pub struct Arguments {
+    /// Which area
+    #[arg(value_parser = |text: &str| AreaName::new(text).map_err(|error| error.to_string()))]
+    name: AreaName,
+    /// Overwrites too. What is in the area is lost
+    #[arg(long)]
+    overwrite: bool,
+    /// Every size and depth, not some
+    #[arg(long)]
+    full: bool,
+    /// Time for each size and depth
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse, default_value = "2s")]
+    duration: Duration,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+/// Largest request, and most at once.
+const REQUEST_BYTES: u32 = 128 << 10;
+const DEPTH: u32 = 128;
+
+/// Measures it.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let Arguments { name, place, .. } = arguments;
+    let region = Region::new(DEPTH, REQUEST_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
+    let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
+    let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
+    let disk = Uring::open(&place.on, options, &[memory.clone(), region.clone()]).map_err(|error| error.to_string())?;
+    let failed = |error: qanat_disk::area::AreaError| format!("{}: {error}", place.on.display());
+    let (areas, _) = Areas::open(disk, &memory).map_err(failed)?;
+    let mut area = areas.into_area(name).map_err(failed)?;
+    let pool = region.pool(DEPTH).ok_or("no buffers")?;
+    for point in points(!arguments.full).into_iter().filter(|point| arguments.overwrite || !point.is_write) {
+        let outcome = measure(&mut area, &pool, point, arguments.duration).map_err(|error| error.to_string())?;
+        let mb_per_s = outcome.requests_per_s * f64::from(point.bytes) / 1e6;
+        if place.json {
+            sayln!(
+                "{}",
+                serde_json::json!({
+                    "write": point.is_write, "bytes": point.bytes, "depth": point.depth,
+                    "requests_per_s": outcome.requests_per_s, "mb_per_s": mb_per_s,
+                    "p50_us": outcome.p50_us, "p99_us": outcome.p99_us, "cpu_us": outcome.cpu_us,
+                })
+            );
+        } else {
+            let name = point.to_string();
+            let (rate, p50, p99) = (outcome.requests_per_s, outcome.p50_us, outcome.p99_us);
+            sayln!("{name:<38} {rate:>9.0}/s {mb_per_s:>7.0} MB/s  p50 {p50:>6.0} µs  p99 {p99:>6.0} µs");
+        }
+    }
+    Ok(())
+}

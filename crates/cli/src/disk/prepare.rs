@@ -1,0 +1,83 @@
+//! `qanat disk prepare`: a file or device becomes a disk.
+
+use super::size;
+use crate::say;
+use clap::Args;
+use qanat_disk::area::Areas;
+use qanat_disk::{DiskOptions, Uring};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Make an empty file or block device a disk. Whatever is on it already is refused, never overwritten
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat disk prepare fast.img --size 1G        makes the file
+  sudo qanat disk prepare /dev/sdx             a whole device, or a partition
+  qanat disk prepare fast.img --size 1G --json its size and identity for programs")]
+pub struct Arguments {
+    /// The file or block device. A file that is not there is made
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// The size of a file that is to be made
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    size: Option<u64>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prepares it.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let path = &arguments.path;
+    let made = make(path, arguments.size)?;
+    let outcome = prepare(path);
+    if outcome.is_err() && made {
+        // The file is ours alone, and of no use to anybody.
+        let _ = std::fs::remove_file(path);
+    }
+    let (bytes, free, identity) = outcome?;
+    let identity: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+    let fields = serde_json::json!({ "path": path, "bytes": bytes, "free_bytes": free, "identity": identity });
+    let text = format!("{}: a disk of {}, {} of it free", path.display(), size::text(bytes), size::text(free));
+    say::done(arguments.json, &fields, &text);
+    Ok(())
+}
+
+/// Makes the file, if there is none; whether it did.
+fn make(path: &Path, size: Option<u64>) -> Result<bool, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    match (path.exists(), size) {
+        (true, None) => Ok(false),
+        (true, Some(_)) => Err(format!("{} is there already: leave --size out to prepare it as it is", path.display())),
+        (false, None) => Err(format!("{} is not there: say how large it is to be with --size", path.display())),
+        (false, Some(bytes)) => {
+            let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+            // Its space is its own from now on: a disk that is full later would lose writes.
+            match reserve(&file, bytes) {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    let _ = std::fs::remove_file(path);
+                    Err(failed(error))
+                }
+            }
+        }
+    }
+}
+
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    fallocate(file, FallocateFlags::empty(), 0, bytes)?;
+    file.sync_all()
+}
+
+fn prepare(path: &Path) -> Result<(u64, u64, [u8; 16]), String> {
+    let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
+    let options = DiskOptions { depth: 8, ..DiskOptions::default() };
+    let disk = Uring::open(path, options, std::slice::from_ref(&memory)).map_err(|error| error.to_string())?;
+    let random = qanat::entropy().map_err(|error| format!("random bytes: {error}"))?;
+    let identity = *random.first_chunk::<16>().ok_or("too few random bytes")?;
+    let areas = Areas::prepare(disk, &memory, identity).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok((areas.disk_bytes(), areas.free_bytes(), identity))
+}

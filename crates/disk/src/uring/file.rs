@@ -1,0 +1,185 @@
+//! The file, partition or disk behind [`Uring`](super::Uring): opening it, and what it is like.
+
+use super::holder;
+use crate::error::OpenError;
+use crate::geometry::Geometry;
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Bytes one request may have at most, if the kernel doesn't say less.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+
+/// How a disk is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Nobody writes it.
+    pub read_only: bool,
+    /// Requests that may be under way at once: 1 to 4,096.
+    pub depth: u32,
+    /// Nobody else has it meanwhile: a file is locked, a block device opened exclusively.
+    pub exclusive: bool,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        DiskOptions { read_only: false, depth: 128, exclusive: true }
+    }
+}
+
+/// An open file, partition or disk, for direct I/O.
+#[derive(Debug)]
+pub struct DiskFile {
+    pub(super) fd: OwnedFd,
+    pub(super) geometry: Geometry,
+    /// Its blocks can be polled for (`io_poll` of its queue).
+    pub(super) polled: bool,
+}
+
+impl DiskFile {
+    /// Opens a regular file or block device.
+    ///
+    /// # Errors
+    /// [`OpenError`], which names the file and what to do.
+    pub fn open(path: &Path, options: DiskOptions) -> Result<DiskFile, OpenError> {
+        let failed = |error: rustix::io::Errno| OpenError::Open { path: path.to_owned(), error: error.into() };
+        let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        // Not opened before it is known to be harmless: a FIFO would block, and opening some devices does things.
+        let found = rustix::fs::stat(path).map_err(failed)?;
+        let kind = FileType::from_raw_mode(found.st_mode);
+        let exclusive = match kind {
+            FileType::BlockDevice if options.exclusive => OFlags::EXCL,
+            FileType::BlockDevice | FileType::RegularFile => OFlags::empty(),
+            _ => return Err(OpenError::Kind { path: path.to_owned() }),
+        };
+        let flags = access | exclusive | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+            rustix::io::Errno::BUSY => OpenError::Busy { path: path.to_owned(), by: holder::of_device(found.st_rdev) },
+            rustix::io::Errno::INVAL => OpenError::NotDirect { path: path.to_owned() },
+            error => failed(error),
+        })?;
+        if kind == FileType::RegularFile && options.exclusive {
+            let lock = if options.read_only {
+                FlockOperation::NonBlockingLockShared
+            } else {
+                FlockOperation::NonBlockingLockExclusive
+            };
+            rustix::fs::flock(&fd, lock).map_err(|error| match error {
+                rustix::io::Errno::WOULDBLOCK => {
+                    OpenError::Busy { path: path.to_owned(), by: holder::of_file(found.st_dev, found.st_ino) }
+                }
+                error => failed(error),
+            })?;
+        }
+        DiskFile::over(fd, path, options.depth)
+    }
+
+    /// Over an open descriptor (with `O_DIRECT`), whatever gave it; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`open`](DiskFile::open).
+    pub fn over(fd: OwnedFd, path: &Path, depth: u32) -> Result<DiskFile, OpenError> {
+        let failed = |error: io::Error| OpenError::Open { path: path.to_owned(), error };
+        let status = rustix::fs::fstat(&fd).map_err(|error| failed(error.into()))?;
+        if !rustix::fs::fcntl_getfl(&fd).map_err(|error| failed(error.into()))?.contains(OFlags::DIRECT) {
+            return Err(OpenError::NotDirect { path: path.to_owned() });
+        }
+        let is_device = FileType::from_raw_mode(status.st_mode) == FileType::BlockDevice;
+        let (block_bytes, bytes, device) = if is_device {
+            let (block_bytes, bytes) = device_size(fd.as_fd()).map_err(failed)?;
+            (block_bytes, bytes, status.st_rdev)
+        } else {
+            let alignment = direct_alignment(fd.as_fd()).map_err(failed)?;
+            let block_bytes = alignment.ok_or_else(|| OpenError::NotDirect { path: path.to_owned() })?;
+            (block_bytes, status.st_size as u64, status.st_dev)
+        };
+        let queue = Queue::of(device);
+        let geometry = Geometry {
+            block_bytes,
+            blocks: bytes / u64::from(block_bytes),
+            atomic_bytes: block_bytes,
+            // Not known is taken as volatile: a flush too many costs time, one too few costs data.
+            volatile_cache: queue.text("write_cache").is_none_or(|cache| cache != "write through"),
+            forced_unit_access: queue.number("fua") == Some(1),
+            transfer_bytes_max: TRANSFER_BYTES_MAX,
+            depth: depth.clamp(1, 4_096),
+        };
+        if geometry.blocks == 0 {
+            return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
+        }
+        Ok(DiskFile { fd, geometry, polled: queue.number("io_poll") == Some(1) })
+    }
+
+    /// What it is like.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Lets others have it.
+    pub(super) fn unlock(&self) {
+        // Nothing to unlock is no error.
+        let _ = rustix::fs::flock(&self.fd, FlockOperation::NonBlockingUnlock);
+    }
+
+    /// Whether completions can be polled for in the device's own queue.
+    pub fn is_polled(&self) -> bool {
+        self.polled
+    }
+}
+
+impl AsFd for DiskFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A block device's logical block and length, bytes.
+fn device_size(fd: BorrowedFd<'_>) -> io::Result<(u32, u64)> {
+    let block_bytes = rustix::fs::ioctl_blksszget(fd)?;
+    let mut bytes = 0_u64;
+    // SAFETY: BLKGETSIZE64 writes 64 bits, for which there is room.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((block_bytes, bytes))
+}
+
+/// `_IOR(0x12, 114, size_t)`, which the C library's header leaves out.
+const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+
+/// What offsets and lengths of direct I/O on a regular file must be multiples of; `None`: it has none.
+fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+    let found = rustix::fs::statx(fd, "", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN) {
+        let offset = found.stx_dio_offset_align;
+        // A buffer's alignment beyond a page's is nothing that we could give.
+        return Ok((offset > 0 && found.stx_dio_mem_align <= 4_096).then(|| offset.max(512)));
+    }
+    // A file system that doesn't say took O_DIRECT at opening; pages suit all that is known.
+    Ok(Some(4_096))
+}
+
+/// What sysfs says of a block device's queue.
+struct Queue {
+    directory: PathBuf,
+}
+
+impl Queue {
+    fn of(device: u64) -> Queue {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let base = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        // A partition's queue is that of its disk.
+        let own = base.join("queue");
+        Queue { directory: if own.exists() { own } else { base.join("../queue") } }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        Some(fs::read_to_string(self.directory.join(name)).ok()?.trim().to_owned())
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+}

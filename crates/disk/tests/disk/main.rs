@@ -1,0 +1,7 @@
+//! Disks without hardware: every driver against a model, the middleware, areas under crashes and damage. No root needed.
+#![forbid(unsafe_code)]
+
+mod areas;
+mod drivers;
+mod middleware;
+mod suite;
