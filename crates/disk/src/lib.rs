@@ -15,6 +15,7 @@
 mod error;
 pub mod fault;
 mod geometry;
+pub mod nvme;
 pub mod sim;
 mod slots;
 pub mod trace;
