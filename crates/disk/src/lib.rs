@@ -12,6 +12,7 @@
 //! ```
 //! Everything here is single-threaded by construction (`!Send` once opened): one queue pair, one thread.
 
+pub mod controller;
 mod error;
 pub mod fault;
 mod geometry;

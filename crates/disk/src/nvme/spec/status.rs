@@ -102,7 +102,7 @@ impl Status {
     }
 
     /// The same, said not to be worth a second try.
-    pub fn without_retry(self) -> Status {
+    pub const fn without_retry(self) -> Status {
         Status(self.0 | DO_NOT_RETRY)
     }
 
