@@ -283,7 +283,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_a_violation() {
-        let mut cases: Vec<Box<dyn Fn(&QueuePair<u32>, &mut Device, u16)>> = vec![
+        type Case = Box<dyn Fn(&QueuePair<u32>, &mut Device, u16)>;
+        let cases: Vec<Case> = vec![
             Box::new(|pair, device, identifier| device.post(pair, identifier ^ 0x100, 1, 1)),
             Box::new(|pair, device, identifier| device.post(pair, identifier ^ 1, 1, 1)),
             Box::new(|pair, device, _| device.post(pair, 0xffff, 1, 1)),
@@ -292,7 +293,7 @@ mod tests {
             Box::new(|pair, device, identifier| device.post(pair, identifier, 4, 1)),
             Box::new(|pair, device, identifier| device.post(pair, identifier, 0xffff, 1)),
         ];
-        for case in cases.drain(..) {
+        for case in cases {
             let (mut pair, mut device) = (pair(3), Device::new());
             pair.submit(Command::flush(1), 5).unwrap();
             let identifier = device.fetch(&pair).identifier();

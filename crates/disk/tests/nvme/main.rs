@@ -1,0 +1,13 @@
+//! The NVMe driver and the software controller: each with the other, the driver with a device that breaks the protocol, the controller
+//! with a driver that does.
+#![forbid(unsafe_code)]
+
+mod broken;
+mod device;
+mod driver;
+mod hostile;
+mod random;
+mod raw;
+mod rig;
+#[path = "../suite/mod.rs"]
+mod suite;
