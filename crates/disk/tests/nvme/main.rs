@@ -5,9 +5,6 @@
 mod broken;
 mod device;
 mod driver;
-mod hostile;
-mod random;
-mod raw;
 mod rig;
 #[path = "../suite/mod.rs"]
 mod suite;
