@@ -5,6 +5,7 @@
 mod broken;
 mod device;
 mod driver;
+mod random;
 mod rig;
 #[path = "../suite/mod.rs"]
 mod suite;
