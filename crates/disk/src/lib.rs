@@ -13,9 +13,11 @@
 //! Everything here is single-threaded by construction (`!Send` once opened): one queue pair, one thread.
 
 pub mod area;
+pub mod controller;
 mod error;
 pub mod fault;
 mod geometry;
+pub mod nvme;
 pub mod sim;
 mod slots;
 pub mod trace;

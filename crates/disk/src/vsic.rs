@@ -217,9 +217,10 @@ pub trait Vsic {
     /// A descriptor that polls readable when there may be completions; `None` if the device must be polled.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Waits until there may be completions, `patience` at most, for those that have nothing else to do; returns at once if the
-    /// device must be polled.
+    /// Starts what is queued, and waits until there may be completions, `patience` at most, for those that have nothing else to do;
+    /// returns at once if the device must be polled.
     fn wait(&mut self, patience: Duration) {
+        self.ring();
         wait_for(self.doorbell(), patience);
     }
 

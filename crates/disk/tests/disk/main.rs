@@ -4,4 +4,5 @@
 mod areas;
 mod drivers;
 mod middleware;
+mod nvme;
 mod suite;

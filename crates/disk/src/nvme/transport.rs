@@ -1,0 +1,53 @@
+//! [`Transport`]: how the registers of a controller are reached.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{Ordering, fence};
+
+/// How the registers of a controller are reached. Offsets are in bytes, from the first register on, as the specification has them.
+pub trait Transport {
+    /// Reads a register of 32 bits. All bits are set if the controller is no more.
+    fn read32(&mut self, offset: u32) -> u32;
+
+    /// Reads a register of 64 bits. All bits are set if the controller is no more.
+    fn read64(&mut self, offset: u32) -> u64;
+
+    /// Writes a register of 32 bits.
+    fn write32(&mut self, offset: u32, value: u32);
+
+    /// Writes a register of 64 bits.
+    fn write64(&mut self, offset: u32, value: u64);
+
+    /// Rings a doorbell. What was stored in queues before is seen by who hears it.
+    #[inline]
+    fn ring(&mut self, offset: u32, value: u32) {
+        fence(Ordering::Release);
+        self.write32(offset, value);
+    }
+
+    /// Whether shadow doorbells are worth their while: a doorbell costs more than a look at memory.
+    fn wants_shadow_doorbells(&self) -> bool {
+        true
+    }
+
+    /// A descriptor that polls readable when there may be completions; `None`: the queue must be polled.
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The interrupt vector of the I/O queue, if it is to interrupt.
+    fn interrupt_vector(&self) -> Option<u16> {
+        None
+    }
+
+    /// Is called again and again while the driver waits, which it does only at opening and at the end. A transport with a virtual
+    /// clock moves it, or the wait has no end.
+    fn relax(&mut self) {
+        std::hint::spin_loop();
+    }
+
+    /// Takes the device's access to memory away, for good: bus mastering off, or memory unmapped. For a device that does not stop.
+    /// Whether that is certain; if not, buffers under way are never used again.
+    fn isolate(&mut self) -> bool {
+        false
+    }
+}
