@@ -55,6 +55,7 @@ test-deps: deps
 lint: ## formatting, clippy, and the house rules
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 
 # The workspace's test programs, in one of two lists each (tests/tests/tidy/main.rs sees to that). Both are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.

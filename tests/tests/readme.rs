@@ -243,6 +243,16 @@ fn every_command_of_the_readme_does_what_it_says() {
                     println!("{text}");
                     assert!(text.contains("packets") && text.contains("p99"), "{text}");
                 }
+                ["qanat", "disk", what, ..] => {
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    let part = match *what {
+                        "prepare" => "254 MiB of it free",
+                        "bench" => "random reads, 4 KiB, depth 32",
+                        _ => "logs",
+                    };
+                    assert!(text.contains(part), "{text}");
+                }
                 ["qanat", "bench", "echo", ..] => {
                     drop(echo.take());
                     let text = program(&words, here).succeeds().text();

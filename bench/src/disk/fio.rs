@@ -1,6 +1,6 @@
 //! The flexible I/O tester, as a peer.
 
-use super::{Outcome, Point, busy};
+use super::point::{Outcome, Point, busy};
 use crate::harness::HarnessError;
 use serde_json::Value;
 use std::path::Path;

@@ -7,6 +7,9 @@
 
 mod fio;
 pub mod ours;
+mod point;
+
+pub use point::{Outcome, Point};
 
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
@@ -16,7 +19,6 @@ use crate::harness::scratch::Scratch;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
-use crate::machine::{CpuTimes, MachineSample};
 use qanat_disk::{DiskFile, DiskOptions, Uring};
 use qanat_nic::Region;
 use std::fmt;
@@ -37,55 +39,12 @@ const COLUMNS: [(&str, &str, usize); 6] = [
 const SIZES: [u32; 5] = [512, 4_096, 16_384, 65_536, 131_072];
 const DEPTHS: [u32; 4] = [1, 8, 32, 128];
 
-/// What is asked of the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Point {
-    /// Overwrites; else reads.
-    pub is_write: bool,
-    /// Bytes of a request.
-    pub bytes: u32,
-    /// Requests under way at once.
-    pub depth: u32,
-}
-
-impl fmt::Display for Point {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.is_write { "overwrites" } else { "reads" };
-        match self.bytes {
-            bytes if bytes < 1_024 => write!(f, "random {what}, {bytes} B, depth {}", self.depth),
-            bytes => write!(f, "random {what}, {} KiB, depth {}", bytes / 1_024, self.depth),
-        }
-    }
-}
-
 /// The points of a table: reads at every size and depth, overwrites at some; a few of each if it should be quick.
 pub fn points(quick: bool) -> Vec<Point> {
     let all = [false, true].into_iter().flat_map(|is_write| {
         SIZES.into_iter().flat_map(move |bytes| DEPTHS.into_iter().map(move |depth| Point { is_write, bytes, depth }))
     });
     all.filter(|point| !quick || ([4_096, 65_536].contains(&point.bytes) && [1, 32].contains(&point.depth))).collect()
-}
-
-/// What a run at a point gave.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    /// Requests that completed in a second.
-    pub requests_per_s: f64,
-    /// Time of all processors for a request, interrupts and kernel threads included, µs.
-    pub cpu_us: f64,
-    /// The middle response time, µs.
-    pub p50_us: f64,
-    /// The response time that one of a hundred exceeds, µs.
-    pub p99_us: f64,
-}
-
-/// Busy time of all processors while `run` runs, seconds.
-fn busy<T>(run: impl FnOnce() -> Result<T, HarnessError>) -> Result<(T, f64), HarnessError> {
-    let before = MachineSample::take(None);
-    let value = run()?;
-    let after = MachineSample::take(None);
-    let seconds = after.cpus.iter().zip(&before.cpus).map(|(after, before)| CpuTimes::busy_s(&after.since(before)));
-    Ok((value, seconds.sum()))
 }
 
 /// The file that is read and overwritten.

@@ -1,6 +1,6 @@
 //! Random requests by a [`Vsic`], as many under way as the point says.
 
-use super::{Outcome, Point, busy};
+use super::point::{Outcome, Point, busy};
 use crate::harness::HarnessError;
 use hdrhistogram::Histogram;
 use qanat_disk::{Completion, Operation, Request, Vsic};

@@ -1,11 +1,11 @@
 //! What the fence around virtual cards costs, and what it is good for: the gate's time for a packet with one filter and
 //! with 1,024, and the latency of a neighbour while another card floods it, policed and not.
 //!
-//! * [`control`]: a daemon on a thread of its own
-//! * [`cost`]: the gate's time for a packet
-//! * [`error`]: why it can't be measured
-//! * [`frames`]: the datagrams
-//! * [`neighbour`]: latency beside a flood
+//! * `control`: a daemon on a thread of its own
+//! * `cost`: the gate's time for a packet
+//! * `error`: why it can't be measured
+//! * `frames`: the datagrams
+//! * `neighbour`: latency beside a flood
 
 pub(crate) mod control;
 mod cost;

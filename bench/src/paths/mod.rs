@@ -5,10 +5,10 @@
 //! ```
 //! The kernel's side sends with CUBIC. Bytes are counted where they arrive, from the first one on.
 //!
-//! * [`case`]: the paths, and what is measured on them
-//! * [`ends`]: the addresses, and how a side fails
-//! * [`run`](mod@self::run): one measurement
-//! * [`kernel`], [`ours`]: the two sides
+//! * `case`: the paths, and what is measured on them
+//! * `ends`: the addresses, and how a side fails
+//! * `run`: one measurement
+//! * `kernel`, `ours`: the two sides
 
 mod case;
 mod ends;

@@ -134,7 +134,7 @@ impl Window {
     }
 
     /// Moves time on: what is due, what is lost, which phase it is. As long as the traffic `is_ready` not, counting does not begin, but
-    /// for [`READY_PATIENCE`].
+    /// for `READY_PATIENCE`.
     pub fn tick(&mut self, now: Time, is_ready: bool) -> Phase {
         if now.since(self.swept) * 4 >= self.timeout {
             self.swept = now;

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat disk prepare fast.img --size 1G        makes the file
-  sudo qanat disk prepare /dev/sdx             a whole device, or a partition
-  qanat disk prepare fast.img --size 1G --json its size and identity for programs")]
+  qanat disk prepare fast.img --size 1G          makes the file
+  sudo qanat disk prepare /dev/sdx               a whole device, or a partition
+  qanat disk prepare fast.img --size 1G --json   its size and identity, for programs")]
 pub struct Arguments {
     /// The file or block device. A file that is not there is made
     #[arg(value_name = "PATH")]

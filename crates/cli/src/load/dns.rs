@@ -27,7 +27,7 @@ Examples:
 names.txt has a question a line, NAME [TYPE]; they are asked in random order. An answer counts if its identifier and
 question are those of a question on its way; the report has answers by response code, and what was lost or wrong.")]
 pub struct Arguments {
-    /// Questions: a file of lines NAME [TYPE]
+    /// Questions: a file of lines NAME `[TYPE]`
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
     /// The server: ADDRESS or ADDRESS:PORT

@@ -2,7 +2,7 @@
 //!
 //! * *User*: root becomes another one, without groups; no capability is left in any set; no new rights by exec.
 //! * *Landlock*: no file can be opened by name any more, but what [`Places`] lists; no TCP port of the kernel's.
-//! * *seccomp*: only the system calls that such a process makes ([`calls`]).
+//! * *seccomp*: only the system calls that such a process makes (`calls`).
 //!
 //! The kernel does all of this to the calling thread, and threads inherit it. So it is done while there is one thread, or by each
 //! thread; [`is_whole`] looks whether every thread of the process has done so.

@@ -1,5 +1,7 @@
 //! Identify data: a page each of the controller, of a namespace, and of the active namespaces.
 
+use super::registers::PAGE_BYTES;
+
 /// Bytes of Identify data.
 pub const IDENTIFY_BYTES: usize = 4_096;
 
@@ -109,7 +111,7 @@ impl IdentifyController {
     pub fn transfer_bytes_max(&self) -> Option<u64> {
         match self.transfer_pages_power {
             0 => None,
-            power => Some(super::PAGE_BYTES.checked_shl(u32::from(power).min(32)).unwrap_or(u64::MAX)),
+            power => Some(PAGE_BYTES.checked_shl(u32::from(power).min(32)).unwrap_or(u64::MAX)),
         }
     }
 }

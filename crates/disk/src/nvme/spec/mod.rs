@@ -14,10 +14,7 @@ pub use completion::{COMPLETION_BYTES, CompletionEntry};
 pub use features::feature;
 pub use identify::{ActiveNamespaces, IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, IdentifyPage, cns};
 pub use registers::{
-    Capabilities, Configuration, ControllerStatus, DOORBELLS, QueueSizes, REGISTERS_BYTES, Shutdown, doorbell_of,
-    doorbell_offset, register,
+    Capabilities, Configuration, ControllerStatus, DOORBELLS, PAGE_BYTES, QueueSizes, REGISTERS_BYTES, Shutdown,
+    doorbell_of, doorbell_offset, register,
 };
 pub use status::{Status, StatusType};
-
-/// Bytes in a memory page, the only page size used (CC.MPS = 0).
-pub const PAGE_BYTES: u64 = 4_096;

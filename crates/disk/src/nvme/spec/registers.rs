@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Bytes in a memory page, the only page size used (CC.MPS = 0).
+pub const PAGE_BYTES: u64 = 4_096;
+
 /// Offsets of registers in bytes.
 pub mod register {
     /// Controller Capabilities, 64 bits.

@@ -83,7 +83,7 @@ pub struct NetCore {
 
 impl NetCore {
     /// A net core for whoever connects to `listener` (a `SOCK_SEQPACKET` Unix socket).
-    /// Made before the process is confined: see [`NetCore::takes_no_rights`].
+    /// Made before the process is confined: see `NetCore::takes_no_rights`.
     pub fn listening(cards: Vec<Card>, listener: OwnedFd, options: NetCoreOptions) -> NetCore {
         NetCore::new(cards, Some(listener), options)
     }
