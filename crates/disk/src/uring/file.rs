@@ -1,13 +1,16 @@
 //! The file, partition or disk behind [`Uring`](super::Uring): opening it, and what it is like.
 
-use super::holder;
+use super::holder::{self, Holder};
 use crate::error::OpenError;
 use crate::geometry::Geometry;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// Bytes one request may have at most, if the kernel doesn't say less.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
@@ -44,7 +47,7 @@ impl DiskFile {
     /// # Errors
     /// [`OpenError`], which names the file and what to do.
     pub fn open(path: &Path, options: DiskOptions) -> Result<DiskFile, OpenError> {
-        let failed = |error: rustix::io::Errno| OpenError::Open { path: path.to_owned(), error: error.into() };
+        let failed = |error: Errno| OpenError::Open { path: path.to_owned(), error: error.into() };
         let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         // Not opened before it is known to be harmless: a FIFO would block, and opening some devices does things.
         let found = rustix::fs::stat(path).map_err(failed)?;
@@ -55,9 +58,15 @@ impl DiskFile {
             _ => return Err(OpenError::Kind { path: path.to_owned() }),
         };
         let flags = access | exclusive | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
-            rustix::io::Errno::BUSY => OpenError::Busy { path: path.to_owned(), by: holder::of_device(found.st_rdev) },
-            rustix::io::Errno::INVAL => OpenError::NotDirect { path: path.to_owned() },
+        let busy = |by: Holder| OpenError::Busy { path: path.to_owned(), by: by.clause };
+        let opened = once_free(
+            Errno::BUSY,
+            || holder::of_device(found.st_rdev),
+            || rustix::fs::open(path, flags, Mode::empty()),
+        );
+        let fd = opened.map_err(|error| match error {
+            Errno::BUSY => busy(holder::of_device(found.st_rdev)),
+            Errno::INVAL => OpenError::NotDirect { path: path.to_owned() },
             error => failed(error),
         })?;
         if kind == FileType::RegularFile && options.exclusive {
@@ -66,10 +75,9 @@ impl DiskFile {
             } else {
                 FlockOperation::NonBlockingLockExclusive
             };
-            rustix::fs::flock(&fd, lock).map_err(|error| match error {
-                rustix::io::Errno::WOULDBLOCK => {
-                    OpenError::Busy { path: path.to_owned(), by: holder::of_file(found.st_dev, found.st_ino) }
-                }
+            let holder = || holder::of_file(found.st_dev, found.st_ino);
+            once_free(Errno::WOULDBLOCK, holder, || rustix::fs::flock(&fd, lock)).map_err(|error| match error {
+                Errno::WOULDBLOCK => busy(holder()),
                 error => failed(error),
             })?;
         }
@@ -133,6 +141,21 @@ impl AsFd for DiskFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// How often a file is tried again that a process has which has ended, and how long after the last time.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Tries again as long as it fails because of a holder that may have ended, a second at most.
+fn once_free<T>(busy: Errno, holder: impl Fn() -> Holder, open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 0..TRIES {
+        match open() {
+            Err(error) if error == busy && holder().may_have_ended => thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+    }
+    open()
 }
 
 /// A block device's logical block and length, bytes.

@@ -1,18 +1,29 @@
-//! Who has a file or device that can't be had: for error messages only.
+//! Who has a file or device that can't be had.
 
 use std::fs;
+use std::path::Path;
+
+/// Who has it.
+pub(super) struct Holder {
+    /// As a clause, for an error message.
+    pub(super) clause: String,
+    /// It has ended, or may have: the kernel lets go of a ring, and of the files registered with it, some milliseconds later.
+    pub(super) may_have_ended: bool,
+}
 
 /// Who has a block device, as far as the kernel says.
-pub(super) fn of_device(device: u64) -> String {
+pub(super) fn of_device(device: u64) -> Holder {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     if let Some(place) = mounted_at(&number) {
-        return format!("it is mounted at {place}");
+        return Holder { clause: format!("it is mounted at {place}"), may_have_ended: false };
     }
     let holders = fs::read_dir(format!("/sys/dev/block/{number}/holders"));
     if let Some(holder) = holders.into_iter().flatten().flatten().next() {
-        return format!("it is part of {}", holder.file_name().to_string_lossy());
+        let clause = format!("it is part of {}", holder.file_name().to_string_lossy());
+        return Holder { clause, may_have_ended: false };
     }
-    "another program has opened it for itself, or one of its partitions is in use".to_owned()
+    let clause = "another program has opened it for itself, or one of its partitions is in use".to_owned();
+    Holder { clause, may_have_ended: true }
 }
 
 fn mounted_at(number: &str) -> Option<String> {
@@ -24,7 +35,7 @@ fn mounted_at(number: &str) -> Option<String> {
 }
 
 /// Who has locked a file, as far as the kernel says.
-pub(super) fn of_file(device: u64, inode: u64) -> String {
+pub(super) fn of_file(device: u64, inode: u64) -> Holder {
     let place = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let holder = locks.lines().find_map(|line| {
@@ -35,8 +46,9 @@ pub(super) fn of_file(device: u64, inode: u64) -> String {
     match holder {
         Some(process) => {
             let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-            format!("process {process} ({}) has locked it", name.trim())
+            let clause = format!("process {process} ({}) has locked it", name.trim());
+            Holder { clause, may_have_ended: !Path::new(&format!("/proc/{process}")).exists() }
         }
-        None => "another program has locked it".to_owned(),
+        None => Holder { clause: "another program has locked it".to_owned(), may_have_ended: true },
     }
 }
