@@ -164,7 +164,10 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         rows,
         remarks: vec![
             "÷ fio's best: of each round, to the engine of most requests in it; median".to_owned(),
-            "CPU µs/req: busy time of all processors, interrupts and kernel threads included".to_owned(),
+            "CPU µs/req: busy time of all processors, interrupts and kernel threads included; fio's has its start and its report in it, \
+             which weighs less in longer runs (--duration)"
+                .to_owned(),
+            "our buffers are in large pages where the kernel has them; fio's are not".to_owned(),
             "both sleep until something completes; neither polls".to_owned(),
         ],
     })
