@@ -16,6 +16,7 @@ mod load;
 mod log;
 mod memory_limits;
 mod program;
+mod progress;
 mod run;
 mod say;
 mod services;

@@ -1,13 +1,13 @@
 //! `qanat disk bench`: what an area can do.
 
-use super::place::PlaceArguments;
+use super::place::{self, PlaceArguments};
 use crate::say::sayln;
 use clap::Args;
 use qanat_bench::disk::ours::measure;
 use qanat_bench::disk::points;
 use qanat_bench::load::duration;
-use qanat_disk::area::{AreaName, Areas};
-use qanat_disk::{DiskOptions, Uring};
+use qanat_disk::DiskOptions;
+use qanat_disk::area::AreaName;
 use qanat_nic::Region;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ Examples:
 `qanat bench disk` puts the same beside fio.")]
 pub struct Arguments {
     /// Which area
-    #[arg(value_parser = |text: &str| AreaName::new(text).map_err(|error| error.to_string()))]
+    #[arg(value_parser = place::name)]
     name: AreaName,
     /// Overwrites too. What is in the area is lost
     #[arg(long)]
@@ -44,12 +44,9 @@ const DEPTH: u32 = 128;
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let Arguments { name, place, .. } = arguments;
     let region = Region::new(DEPTH, REQUEST_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
-    let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
     let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
-    let disk = Uring::open(&place.on, options, &[memory.clone(), region.clone()]).map_err(|error| error.to_string())?;
-    let failed = |error: qanat_disk::area::AreaError| format!("{}: {error}", place.on.display());
-    let (areas, _) = Areas::open(disk, &memory).map_err(failed)?;
-    let mut area = areas.into_area(name).map_err(failed)?;
+    let areas = place.open(options, std::slice::from_ref(&region))?;
+    let mut area = areas.into_area(name).map_err(|error| place.failed(&error))?;
     let pool = region.pool(DEPTH).ok_or("no buffers")?;
     for point in points(!arguments.full).into_iter().filter(|point| arguments.overwrite || !point.is_write) {
         let outcome = measure(&mut area, &pool, point, arguments.duration).map_err(|error| error.to_string())?;

@@ -1,11 +1,11 @@
 //! `qanat disk create`, `grow`, `delete`: changes of a disk's areas.
 
-use super::place::{PlaceArguments, owner, zero};
+use super::place::{PlaceArguments, name, owner, zero};
 use super::size;
 use crate::say;
 use clap::Args;
-use qanat_disk::DiskOptions;
-use qanat_disk::area::AreaName;
+use qanat_disk::area::{AreaError, AreaName, Areas};
+use qanat_disk::{DiskOptions, Uring};
 
 /// Create an area: reserved, zeroed and recorded on the disk when this returns
 #[derive(Args)]
@@ -53,23 +53,24 @@ pub struct DeleteArguments {
     place: PlaceArguments,
 }
 
-fn name(text: &str) -> Result<AreaName, String> {
-    AreaName::new(text).map_err(|error| error.to_string())
-}
-
 fn told(place: &PlaceArguments, name: &AreaName, bytes: u64, what: &str) {
     let fields = serde_json::json!({ "disk": place.on, "area": name.as_str(), "bytes": bytes });
     say::done(place.json, &fields, &format!("{}: the area {name} {what}", place.on.display()));
 }
 
+/// Zeroes what is new of an area; its bytes.
+fn zeroed(areas: &mut Areas<Uring>, name: &AreaName) -> Result<u64, AreaError> {
+    let id = areas.get(name)?.id();
+    zero(areas, id)?;
+    Ok(areas.get(name)?.bytes())
+}
+
 /// Creates one.
 pub fn create(arguments: &CreateArguments) -> Result<(), String> {
     let CreateArguments { name, size, place } = arguments;
-    let mut areas = place.open(DiskOptions::default())?;
-    let failed = |error: qanat_disk::area::AreaError| format!("{}: {error}", place.on.display());
-    let id = areas.create(name.clone(), owner(), *size).map_err(failed)?;
-    zero(&mut areas, id)?;
-    let bytes = areas.get(name).map_err(failed)?.bytes();
+    let mut areas = place.open(DiskOptions::default(), &[])?;
+    let created = areas.create(name.clone(), owner(), *size).and_then(|_| zeroed(&mut areas, name));
+    let bytes = created.map_err(|error| place.failed(&error))?;
     told(place, name, bytes, &format!("has {}, zeroed", size::text(bytes)));
     Ok(())
 }
@@ -77,12 +78,9 @@ pub fn create(arguments: &CreateArguments) -> Result<(), String> {
 /// Makes one larger.
 pub fn grow(arguments: &GrowArguments) -> Result<(), String> {
     let GrowArguments { name, size, place } = arguments;
-    let mut areas = place.open(DiskOptions::default())?;
-    let failed = |error: qanat_disk::area::AreaError| format!("{}: {error}", place.on.display());
-    areas.grow(name, *size).map_err(failed)?;
-    let id = areas.get(name).map_err(failed)?.id();
-    zero(&mut areas, id)?;
-    let bytes = areas.get(name).map_err(failed)?.bytes();
+    let mut areas = place.open(DiskOptions::default(), &[])?;
+    let grown = areas.grow(name, *size).and_then(|()| zeroed(&mut areas, name));
+    let bytes = grown.map_err(|error| place.failed(&error))?;
     told(place, name, bytes, &format!("has {} now", size::text(bytes)));
     Ok(())
 }
@@ -90,8 +88,8 @@ pub fn grow(arguments: &GrowArguments) -> Result<(), String> {
 /// Deletes one.
 pub fn delete(arguments: &DeleteArguments) -> Result<(), String> {
     let DeleteArguments { name, place } = arguments;
-    let mut areas = place.open(DiskOptions::default())?;
-    let failed = |error: qanat_disk::area::AreaError| format!("{}: {error}", place.on.display());
+    let mut areas = place.open(DiskOptions::default(), &[])?;
+    let failed = |error: AreaError| place.failed(&error);
     let bytes = areas.get(name).map_err(failed)?.bytes();
     // The disk is open exclusively: nobody holds the area.
     let id = areas.delete(name).map_err(failed)?;

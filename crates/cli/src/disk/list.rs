@@ -1,6 +1,6 @@
 //! `qanat disk list`: the areas of a disk.
 
-use super::place::PlaceArguments;
+use super::place::{PlaceArguments, hexadecimal};
 use super::size;
 use crate::say::sayln;
 use clap::Args;
@@ -33,9 +33,9 @@ fn fields(area: &Area) -> serde_json::Value {
 /// Shows them.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let place = &arguments.place;
-    let mut areas = place.open(DiskOptions::default())?;
+    let mut areas = place.open(DiskOptions::default(), &[])?;
     let (total, free, epoch) = (areas.disk_bytes(), areas.free_bytes(), areas.epoch());
-    let identity: String = areas.identity().iter().map(|byte| format!("{byte:02x}")).collect();
+    let identity = hexadecimal(areas.identity());
     let geometry = areas.disk().geometry();
     if place.json {
         let list: Vec<_> = areas.iter().map(fields).collect();

@@ -1,11 +1,13 @@
 //! The disk that a command is about, opened.
 
 use crate::log;
+use crate::progress::progress_bar;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use qanat_disk::area::{Areas, Owner};
+use qanat_disk::area::{AreaError, AreaName, Areas, Owner};
 use qanat_disk::{DiskOptions, Uring};
+use qanat_nic::Region;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Which disk.
 #[derive(Args)]
@@ -19,21 +21,36 @@ pub struct PlaceArguments {
 }
 
 impl PlaceArguments {
-    /// Opens it, for this process alone. What had to be repaired is told.
-    pub fn open(&self, options: DiskOptions) -> Result<Areas<Uring>, String> {
+    /// Opens it, for this process alone; `buffers`: what requests besides the table's read into and write from. What had to be repaired is
+    /// told.
+    pub fn open(&self, options: DiskOptions, buffers: &[Rc<Region>]) -> Result<Areas<Uring>, String> {
         let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
-        let disk = Uring::open(&self.on, options, std::slice::from_ref(&memory)).map_err(|error| error.to_string())?;
+        let regions: Vec<Rc<Region>> = buffers.iter().chain([&memory]).cloned().collect();
+        let disk = Uring::open(&self.on, options, &regions).map_err(|error| error.to_string())?;
         let (areas, repairs) = Areas::open(disk, &memory).map_err(|error| match error {
-            qanat_disk::area::AreaError::Unprepared => {
-                format!("{}: {error}; `qanat disk prepare` makes it a disk", self.on.display())
-            }
-            error => format!("{}: {error}", self.on.display()),
+            AreaError::Unprepared => format!("{}; `qanat disk prepare` makes it a disk", self.failed(&error)),
+            error => self.failed(&error),
         })?;
         for repair in repairs {
             log::warning!("disk", "superblock {} was {}, and has been written again", repair.copy, repair.was);
         }
         Ok(areas)
     }
+
+    /// What is wrong, with the disk's name.
+    pub fn failed(&self, error: &AreaError) -> String {
+        format!("{}: {error}", self.on.display())
+    }
+}
+
+/// An area's name as it is typed.
+pub fn name(text: &str) -> Result<AreaName, String> {
+    AreaName::new(text).map_err(|error| error.to_string())
+}
+
+/// What a disk is known by, as it is shown.
+pub fn hexadecimal(identity: [u8; 16]) -> String {
+    identity.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Who runs this: areas are theirs.
@@ -42,16 +59,13 @@ pub fn owner() -> Owner {
 }
 
 /// Zeroes all that is reserved for an area and not zeroed yet, with a bar that shows how far it is.
-pub fn zero(areas: &mut Areas<Uring>, id: u64) -> Result<(), String> {
+pub fn zero(areas: &mut Areas<Uring>, id: u64) -> Result<(), AreaError> {
     const STEP_BYTES: u64 = 64 << 20;
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent}% {eta}").expect("the template is constant");
-    bar.set_style(style.progress_chars("=> "));
-    bar.set_message("zeroing");
+    let bar = progress_bar("zeroing");
     let total = areas.iter().find(|area| area.id() == id).map_or(0, |area| area.reserved_bytes());
     bar.set_length(total);
     loop {
-        let left = areas.zero_some(id, STEP_BYTES).map_err(|error| error.to_string())?;
+        let left = areas.zero_some(id, STEP_BYTES)?;
         bar.set_position(total - left);
         if left == 0 {
             bar.finish_and_clear();

@@ -1,5 +1,6 @@
 //! `qanat disk prepare`: a file or device becomes a disk.
 
+use super::place::hexadecimal;
 use super::size;
 use crate::say;
 use clap::Args;
@@ -39,7 +40,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         let _ = std::fs::remove_file(path);
     }
     let (bytes, free, identity) = outcome?;
-    let identity: String = identity.iter().map(|byte| format!("{byte:02x}")).collect();
+    let identity = hexadecimal(identity);
     let fields = serde_json::json!({ "path": path, "bytes": bytes, "free_bytes": free, "identity": identity });
     let text = format!("{}: a disk of {}, {} of it free", path.display(), size::text(bytes), size::text(free));
     say::done(arguments.json, &fields, &text);

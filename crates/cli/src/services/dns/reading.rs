@@ -1,6 +1,6 @@
 //! Zones read from files and compiled, with a bar that shows how far that is.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::progress::progress_bar;
 use qanat_dns::image::ZoneImage;
 use qanat_dns::name::Name;
 use qanat_dns::zone::parse::{Progress, read_file};
@@ -10,15 +10,6 @@ use std::path::Path;
 /// A name as it is typed.
 pub fn parse_name(text: &str) -> Result<Name, String> {
     Name::absolute(text).map_err(|error| error.to_string())
-}
-
-/// A progress bar on standard error, if that is a terminal.
-fn progress_bar(what: &str) -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent}% {eta}").expect("the template is constant");
-    bar.set_style(style.progress_chars("=> "));
-    bar.set_message(what.to_owned());
-    bar
 }
 
 /// Reads a zone with a bar that shows how far it is.
