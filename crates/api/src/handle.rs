@@ -1,4 +1,4 @@
-//! Handles: what both sides call a connection, a listener, a socket, a timer.
+//! Handles: what both sides call a connection, a listener, a socket, a timer, a storage area.
 
 use std::fmt;
 
@@ -64,4 +64,8 @@ handle! {
 handle! {
     /// A service's timer.
     TimerId
+}
+handle! {
+    /// A storage area that the program's runtime was given.
+    AreaId
 }

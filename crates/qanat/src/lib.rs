@@ -106,6 +106,7 @@ mod linked_commands;
 mod runtime;
 mod service;
 pub mod split;
+mod storage;
 mod wait_set;
 
 pub use attachment::{
@@ -115,13 +116,16 @@ pub use attachment::{
 pub use bytes::Bytes;
 pub use entropy::entropy;
 pub use qanat_api::{
-    Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Event, Fill, FilledBlock,
-    Keepalive, ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId, double,
+    AreaId, Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, Fill,
+    FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source, StorageCommands, StorageError,
+    TimerId, UdpSocketId, double,
 };
 pub use qanat_control as control;
+pub use qanat_disk as disk;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{self as stack, AddressState, Config, DuplicateAddressDetection};
 pub use qanat_wire as wire;
 pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
+pub use storage::{Storage, StorageArea};
 pub use wait_set::{Doorbell, WaitSet};

@@ -13,10 +13,10 @@ mod holder;
 pub use file::{DiskFile, DiskOptions};
 
 use crate::error::{OpenError, StorageError};
-use crate::geometry::Geometry;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
