@@ -103,6 +103,15 @@ impl Block {
         }
     }
 
+    /// Shortens it to `length` bytes, if it is longer.
+    #[inline]
+    pub fn truncate(&mut self, length: usize) {
+        match &mut self.0 {
+            Kind::Own(bytes) => bytes.truncate(length),
+            Kind::Transmit(frame) => frame.truncate(length),
+        }
+    }
+
     /// What is in it, to be changed.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

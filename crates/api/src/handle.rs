@@ -25,6 +25,18 @@ macro_rules! handle {
                 self.0 as u32 as usize
             }
 
+            /// The handle as a number, as a token of something that is done for it.
+            #[inline]
+            pub const fn to_token(self) -> u64 {
+                self.0
+            }
+
+            /// The handle that [`to_token`](Self::to_token) made a number of.
+            #[inline]
+            pub const fn from_token(token: u64) -> Self {
+                Self(token)
+            }
+
             /// The slot's generation.
             #[inline]
             pub const fn generation(self) -> u32 {

@@ -11,9 +11,14 @@ use qanat_api::{AreaId, Block, CommandError, Durability, Event, Geometry, Storag
 use qanat_disk::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_nic::{Frame, Pool};
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 /// Completions of one area that a turn takes at most: a disk must not keep the network waiting.
 const COMPLETIONS_A_TURN: usize = 64;
+
+/// How long the requests of a service that has ended are waited for.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+const SETTLE_STEP: Duration = Duration::from_millis(100);
 
 /// An area that a service is to have: a queue pair, and the memory that it transfers to and from.
 pub struct StorageArea {
@@ -127,10 +132,26 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Adds an area.
-    pub(crate) fn add(&mut self, area: StorageArea) -> AreaId {
+    /// Adds an area. The handles of areas count from `AreaId::new(0, 0)`.
+    pub fn add(&mut self, area: StorageArea) -> AreaId {
         self.areas.push(Open::new(area));
         AreaId::new(self.areas.len() as u32 - 1, 0)
+    }
+
+    /// Waits for what is under way, for ten seconds at most, and forgets it: it was another service's.
+    pub(crate) fn settle(&mut self) {
+        let end = Instant::now() + SETTLE_PATIENCE;
+        self.refused.clear();
+        for open in &mut self.areas {
+            while open.vsic.in_flight() > 0 && Instant::now() < end {
+                open.vsic.wait(SETTLE_STEP);
+                open.vsic.complete(&mut self.passing, usize::MAX);
+                for completion in self.passing.drain(..) {
+                    open.asked.get_mut(completion.token as usize).into_iter().for_each(|asked| *asked = None);
+                    open.free.push(completion.token as u32);
+                }
+            }
+        }
     }
 
     /// Counters of each area's queue pair.

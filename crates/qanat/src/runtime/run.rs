@@ -65,6 +65,18 @@ impl<P: Placement> Runtime<P> {
         self.storage.add(area)
     }
 
+    /// Gives the service these areas instead of those that were there.
+    pub fn use_storage(&mut self, storage: Storage) {
+        self.storage = storage;
+    }
+
+    /// Takes the areas away from a service that has ended, for the next one. What is under way is waited for.
+    pub fn take_storage(&mut self) -> Storage {
+        let mut storage = std::mem::take(&mut self.storage);
+        storage.settle();
+        storage
+    }
+
     /// The service's storage areas, for their statistics.
     pub fn storage(&self) -> &Storage {
         &self.storage
