@@ -2,6 +2,7 @@
 
 use crate::linked_commands::Linked;
 use crate::split::service::remotes::Remotes;
+use crate::start_error::StartError;
 use crate::storage::Storage;
 use bytes::Bytes;
 use qanat_api::{
@@ -19,8 +20,8 @@ pub trait Service {
     /// Called once before any event: the place to listen, connect and set timers.
     ///
     /// # Errors
-    /// A message for the user. The runtime stops with it.
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String>;
+    /// Why the service can't start, for the user. A refused command becomes one by `?`. The runtime stops with it.
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError>;
 
     /// Called for every event, in order.
     fn handle(&mut self, event: Event, context: &mut Context<'_>);
