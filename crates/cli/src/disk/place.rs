@@ -3,7 +3,7 @@
 use crate::log;
 use crate::progress::progress_bar;
 use clap::Args;
-use qanat_disk::area::{AreaError, AreaName, Areas, Owner};
+use qanat_disk::area::{AreaDisk, AreaError, AreaName, Areas, Owner};
 use qanat_disk::{DiskOptions, Uring};
 use qanat_nic::Region;
 use std::path::PathBuf;
@@ -35,6 +35,28 @@ impl PlaceArguments {
             log::warning!("disk", "superblock {} was {}, and has been written again", repair.copy, repair.was);
         }
         Ok(areas)
+    }
+
+    /// Opens an area for a service that is about to give up its rights; `buffers`: what it reads into and writes from.
+    ///
+    /// The table is read on a thread that ends. io_uring has workers of its own in each thread that was kept waiting by a ring, and they
+    /// keep the rights that the thread had then.
+    pub fn open_area(
+        &self,
+        name: &AreaName,
+        options: DiskOptions,
+        buffers: &[Rc<Region>],
+    ) -> Result<AreaDisk<Uring>, String> {
+        let find = || {
+            let mut areas = self.open(options, &[])?;
+            let area = areas.get(name).map_err(|error| self.failed(&error))?;
+            let (extents, bytes) = (area.extents().to_vec(), area.bytes());
+            Ok::<_, String>((areas.disk().file(), extents, bytes))
+        };
+        let found = std::thread::scope(|scope| scope.spawn(find).join());
+        let (file, extents, bytes) = found.map_err(|_| "the thread that reads the disk's table died".to_owned())??;
+        let disk = Uring::over(file, buffers).map_err(|error| error.to_string())?;
+        Ok(AreaDisk::new(disk, &extents, bytes))
     }
 
     /// What is wrong, with the disk's name.

@@ -138,6 +138,11 @@ impl Uring {
         Ok(Uring { ring, file, regions, zeroes, slots, free, refused, statistics: VsicStatistics::default() })
     }
 
+    /// The open file, for another ring on it.
+    pub fn file(&self) -> DiskFile {
+        self.file.clone()
+    }
+
     /// Which registered memory a frame is of.
     #[inline]
     fn buffer_of(&self, frame: &Frame) -> Option<u16> {
