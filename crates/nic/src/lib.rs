@@ -30,6 +30,7 @@ mod statistics;
 pub mod tap;
 pub mod uring;
 pub mod veth;
+pub mod vfio;
 mod vnic;
 mod wire;
 
