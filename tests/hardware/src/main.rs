@@ -1,0 +1,23 @@
+//! What runs in the virtual machine of `make test-hardware`: drivers of PCI functions, against devices and the kernel's own drivers.
+//!
+//! Each case prints a line. The last line says how many there were, so that a machine that ends early is noticed.
+#![forbid(unsafe_code)]
+
+mod cases;
+mod harness;
+mod kernel;
+mod program;
+#[path = "../../../crates/disk/tests/disk/suite.rs"]
+mod suite;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        // A process that is killed while its controller works.
+        ["busy", address] => cases::killed::be_busy(address),
+        _ => {}
+    }
+    harness::run(&cases::all())
+}
