@@ -11,6 +11,7 @@ mod checksum;
 mod error;
 pub mod fault;
 pub mod foreign;
+pub mod igbvf;
 mod left_socket;
 mod lent;
 pub mod link;
