@@ -1,6 +1,7 @@
 //! The cases, in the order in which they run: each leaves the machine as it found it.
 
 mod bounds;
+mod card;
 mod driver;
 mod functions;
 mod kernels_view;
@@ -32,5 +33,8 @@ pub fn all() -> Vec<Case> {
         "a controller that takes too long is reset, and goes on" => resets::an_overdue_controller_is_reset,
         "a process that is killed leaves a controller that starts again" => killed::starts_again,
         "a namespace on a virtual function" => functions::a_namespace_of_its_own,
+        "ICMP, datagrams and streams between a network card's virtual function and the kernel" => card::echoes,
+        "a virtual function has the address that the host gives it" => card::the_hosts_address_is_taken,
+        "a virtual function goes on after its host's interface was down" => card::goes_on_after_the_host_was_down,
     ]
 }

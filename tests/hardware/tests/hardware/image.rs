@@ -33,6 +33,7 @@ busybox mount -t proc proc /proc
 busybox mount -t sysfs sysfs /sys
 busybox mount -t devtmpfs devtmpfs /dev
 busybox mount -t tmpfs tmpfs /tmp
+busybox ip link set lo up
 for module in $(busybox cat /modules/order); do busybox insmod /modules/$module; done
 /bin/hardware-guest
 busybox sync

@@ -38,6 +38,6 @@ impl Parts {
         if !String::from_utf8_lossy(&devices.stdout).contains("\"igb\"") {
             return Err(format!("{} has no igb (QEMU 8.0 or newer has): {remedy}", qemu.display()));
         }
-        Ok(Parts { qemu, kernel, modules, programs: vec![needed("busybox")?, needed("nvme")?] })
+        Ok(Parts { qemu, kernel, modules, programs: vec![needed("busybox")?, needed("nvme")?, needed("ip")?] })
     }
 }
