@@ -1,8 +1,15 @@
 //! [`PciAddress`]: the name of a PCI function on its machine.
 
-use super::error::VfioError;
 use std::fmt;
 use std::str::FromStr;
+
+/// A text is no address of a PCI function.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text} is no PCI address: one is like 0000:01:00.0 (`lspci -D` lists what there is)")]
+pub struct AddressError {
+    /// The text.
+    pub text: String,
+}
 
 /// Where a PCI function is: domain, bus, device and function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,13 +36,13 @@ fn digits(text: &str, count: usize) -> Option<u16> {
 }
 
 impl FromStr for PciAddress {
-    type Err = VfioError;
+    type Err = AddressError;
 
     /// From `0000:01:00.0`, or `01:00.0` in domain 0.
     ///
     /// # Errors
-    /// [`VfioError::NotAnAddress`].
-    fn from_str(text: &str) -> Result<PciAddress, VfioError> {
+    /// [`AddressError`].
+    fn from_str(text: &str) -> Result<PciAddress, AddressError> {
         let parse = || {
             let (rest, function) = text.rsplit_once('.')?;
             let (rest, device) = rest.rsplit_once(':')?;
@@ -49,7 +56,7 @@ impl FromStr for PciAddress {
                 function: function as u8,
             })
         };
-        parse().ok_or_else(|| VfioError::NotAnAddress { text: text.to_owned() })
+        parse().ok_or_else(|| AddressError { text: text.to_owned() })
     }
 }
 
@@ -66,7 +73,7 @@ mod tests {
         for text in
             ["", "01", "01:00", "0000:01:00.8", "0000:01:20.0", "0000:1:00.0", "+001:01:00.0", "0:0:0.0", "../01:00.0"]
         {
-            assert!(matches!(text.parse::<PciAddress>(), Err(VfioError::NotAnAddress { .. })), "{text}");
+            assert_eq!(text.parse::<PciAddress>(), Err(AddressError { text: text.to_owned() }));
         }
     }
 }

@@ -7,12 +7,6 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VfioError {
-    /// A text is no address.
-    #[error("{text} is no PCI address: one is like 0000:01:00.0 (`lspci -D` lists what there is)")]
-    NotAnAddress {
-        /// The text.
-        text: String,
-    },
     /// There is no such function.
     #[error("there is no PCI function {address}: `lspci -D` lists what there is")]
     NoSuchFunction {

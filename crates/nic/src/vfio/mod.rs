@@ -20,7 +20,7 @@ mod interrupts;
 mod registers;
 mod sysfs;
 
-pub use address::PciAddress;
+pub use address::{AddressError, PciAddress};
 pub use error::VfioError;
 pub use function::Function;
 pub use registers::Registers;
