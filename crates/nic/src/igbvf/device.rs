@@ -122,9 +122,8 @@ impl IgbVf {
         let frames_at = function.map(&memory.region)?;
         let rings = Region::new(2, (RING * DESCRIPTOR_BYTES as u32).max(4_096)).map_err(no_memory)?;
         let rings_at = function.map(&rings)?;
-        let descriptors = || {
-            Descriptors::new(&rings, rings_at, RING).ok_or_else(|| no_memory(io::ErrorKind::OutOfMemory.into()))
-        };
+        let descriptors =
+            || Descriptors::new(&rings, rings_at, RING).ok_or_else(|| no_memory(io::ErrorKind::OutOfMemory.into()));
         let receive = ReceiveRing::new(descriptors()?, frames_at, memory.receive.clone());
         let transmit = TransmitRing::new(descriptors()?, frames_at);
         let registers = function.registers(0, REGISTERS_BYTES)?;

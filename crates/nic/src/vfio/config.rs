@@ -25,9 +25,8 @@ impl Config {
     pub(super) fn read(self, device: BorrowedFd<'_>, register: u64) -> io::Result<u16> {
         let mut bytes = [0_u8; 2];
         // SAFETY: a live buffer, borrowed mutably, of the length given.
-        let count = unsafe {
-            libc::pread(device.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), self.place(register))
-        };
+        let count =
+            unsafe { libc::pread(device.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), self.place(register)) };
         match count {
             2 => Ok(u16::from_le_bytes(bytes)),
             0.. => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -48,14 +48,8 @@ impl Function {
         let device = group::device(&group, address)?;
         let region = region_of(&device, CONFIG_REGION)
             .map_err(|source| VfioError::system(format!("find the configuration of {address}"), source))?;
-        let function = Function {
-            address,
-            identity,
-            config: Config { offset: region.offset },
-            device,
-            _group: group,
-            container,
-        };
+        let function =
+            Function { address, identity, config: Config { offset: region.offset }, device, _group: group, container };
         // Whoever had it before may have left it running.
         function.set_bus_master(false)?;
         Ok(function)

@@ -1,7 +1,9 @@
 //! MSI-X vectors as eventfds.
 
 use super::address::PciAddress;
-use super::call::{self, DEVICE_GET_IRQ_INFO, DEVICE_SET_IRQS, InterruptInfo, InterruptSet, MSIX, TRIGGER_EVENTFD, VECTORS_MAX};
+use super::call::{
+    self, DEVICE_GET_IRQ_INFO, DEVICE_SET_IRQS, InterruptInfo, InterruptSet, MSIX, TRIGGER_EVENTFD, VECTORS_MAX,
+};
 use super::error::VfioError;
 use std::os::fd::{AsRawFd, BorrowedFd};
 

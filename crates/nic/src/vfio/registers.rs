@@ -82,6 +82,9 @@ mod tests {
         registers.write(4_092, 0x1234_5678);
         registers.write(4_096, 7);
         assert_eq!((registers.read(4_092), registers.read(0), registers.length()), (0x1234_5678, 0, 4_096));
-        assert_eq!((registers.read(4_096), registers.read(4_093), registers.read(u32::MAX)), (u32::MAX, u32::MAX, u32::MAX));
+        assert_eq!(
+            (registers.read(4_096), registers.read(4_093), registers.read(u32::MAX)),
+            (u32::MAX, u32::MAX, u32::MAX)
+        );
     }
 }

@@ -17,7 +17,8 @@ pub fn of_the_kernels_is_refused() {
     bind(plain(), "nvme");
     let (region, _) = buffers();
     let error = open(plain(), options(), &[region]).expect_err("the kernel has it");
-    let is_it = matches!(&error, NvmeOpenError::Function(VfioError::NotBound { driver: Some(driver), .. }) if driver == "nvme");
+    let is_it =
+        matches!(&error, NvmeOpenError::Function(VfioError::NotBound { driver: Some(driver), .. }) if driver == "nvme");
     let text = error.to_string();
     assert!(is_it && text.contains("vfio-pci") && text.contains("unbind"), "{text}");
     let absent: PciAddress = "00:1e.7".parse().expect("an address");

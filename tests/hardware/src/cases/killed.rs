@@ -20,11 +20,8 @@ pub fn be_busy(address: &str) -> ! {
 pub fn starts_again() {
     let address = function().to_string();
     for _ in 0..3 {
-        let mut child = Command::new("/proc/self/exe")
-            .args(["busy", &address])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
+        let mut child =
+            Command::new("/proc/self/exe").args(["busy", &address]).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("a line");

@@ -24,21 +24,8 @@ impl<W: Write> Archive<W> {
 
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), data: &[u8]) -> io::Result<()> {
         self.count += 1;
-        let fields = [
-            self.count,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            data.len() as u32,
-            0,
-            0,
-            device.0,
-            device.1,
-            name.len() as u32 + 1,
-            0,
-        ];
+        let fields =
+            [self.count, mode, 0, 0, 1, 0, data.len() as u32, 0, 0, device.0, device.1, name.len() as u32 + 1, 0];
         let mut head = String::from("070701");
         fields.iter().for_each(|field| head.push_str(&format!("{field:08X}")));
         head.push_str(name);

@@ -71,12 +71,7 @@ fn modules(below: &Path, found: &mut Vec<(String, PathBuf)>) -> io::Result<()> {
 }
 
 /// Adds a file, and the directories above it that are not there yet.
-fn add(
-    archive: &mut Archive<impl io::Write>,
-    there: &mut BTreeSet<String>,
-    name: &str,
-    data: &[u8],
-) -> io::Result<()> {
+fn add(archive: &mut Archive<impl io::Write>, there: &mut BTreeSet<String>, name: &str, data: &[u8]) -> io::Result<()> {
     let name = name.trim_start_matches('/');
     for (place, _) in name.match_indices('/') {
         if there.insert(name[..place].to_owned()) {

@@ -89,7 +89,12 @@ impl Machine {
             File::create(&path)?.set_len(bytes)?;
             command.arg("-drive").arg(format!("file={},if=none,id={name},format=raw{more}", path.display()));
         }
-        command.args(["-device", "nvme-ns,drive=small,bus=plain,nsid=1", "-device", "nvme-ns,drive=slow,bus=plain,nsid=2"]);
+        command.args([
+            "-device",
+            "nvme-ns,drive=small,bus=plain,nsid=1",
+            "-device",
+            "nvme-ns,drive=slow,bus=plain,nsid=2",
+        ]);
         command.args(["-device", "nvme-ns,drive=shared,bus=shared,nsid=1"]);
         // A namespace that was attached to the parent can't be attached to a virtual function (QEMU's issue 2976).
         command.args(["-device", "nvme-ns,drive=own,bus=shared,nsid=4,shared=on,detached=on"]);

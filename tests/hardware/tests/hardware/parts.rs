@@ -18,7 +18,10 @@ pub struct Parts {
 
 /// A program that is installed.
 fn program(name: &str) -> Option<PathBuf> {
-    ["/usr/bin", "/usr/sbin", "/bin", "/sbin"].iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
+    ["/usr/bin", "/usr/sbin", "/bin", "/sbin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.exists())
 }
 
 impl Parts {
