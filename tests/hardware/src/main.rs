@@ -19,5 +19,5 @@ fn main() -> ExitCode {
         ["busy", address] => cases::killed::be_busy(address),
         _ => {}
     }
-    harness::run(&cases::all())
+    harness::run(cases::all())
 }

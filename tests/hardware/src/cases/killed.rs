@@ -1,6 +1,6 @@
 //! A process that ends without a word while its controller works.
 
-use super::rig::{fill, function, nvme, options};
+use super::rig::{fill, function, nvme, nvme_at, options};
 use crate::suite::read;
 use qanat_disk::Vsic;
 use std::io::{BufRead, BufReader};
@@ -8,8 +8,7 @@ use std::process::{Command, Stdio};
 
 /// Reads for ever: what the process that is killed does.
 pub fn be_busy(address: &str) -> ! {
-    assert_eq!(address, function().to_string());
-    let (mut disk, pool) = nvme(options());
+    let (mut disk, pool) = nvme_at(address.parse().expect("an address"), options());
     println!("busy");
     loop {
         fill(&mut disk, &pool);

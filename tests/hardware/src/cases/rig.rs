@@ -38,8 +38,13 @@ pub fn buffers() -> (Rc<Region>, Pool) {
 
 /// The controller, up.
 pub fn nvme(options: NvmeOptions) -> (Nvme<FunctionTransport>, Pool) {
+    nvme_at(function(), options)
+}
+
+/// The controller at an address, up.
+pub fn nvme_at(address: PciAddress, options: NvmeOptions) -> (Nvme<FunctionTransport>, Pool) {
     let (region, pool) = buffers();
-    (open(function(), options, &[region]).unwrap_or_else(|error| panic!("{error}")), pool)
+    (open(address, options, &[region]).unwrap_or_else(|error| panic!("{error}")), pool)
 }
 
 /// A frame with so many bytes.

@@ -13,6 +13,8 @@ const SILENCE: Duration = Duration::from_secs(180);
 const WHOLE: Duration = Duration::from_secs(600);
 /// What the lines of our program begin with.
 const MARK: &str = "hardware: ";
+/// Chooses cases by a word of their names.
+const CHOICE: &str = "QANAT_CASE";
 /// Lines that are kept, at most.
 const LINES_MAX: usize = 10_000;
 
@@ -68,7 +70,10 @@ impl Machine {
         command.args(["-accel", "tcg,thread=multi", "-machine", "q35,kernel-irqchip=split", "-cpu", "max"]);
         command.args(["-smp", "2", "-m", "768M", "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"]);
         command.arg("-kernel").arg(&parts.kernel).arg("-initrd").arg(image);
-        command.args(["-append", "console=ttyS0 quiet panic=-1 intel_iommu=on iommu=nopt"]);
+        // What the kernel doesn't know becomes a variable of its first program.
+        let choice = std::env::var(CHOICE).unwrap_or_default();
+        let parameters = format!("console=ttyS0 quiet panic=-1 intel_iommu=on iommu=nopt {CHOICE}={choice}");
+        command.args(["-append", &parameters]);
         let mut device = |text: &str| {
             command.args(["-device", text]);
         };

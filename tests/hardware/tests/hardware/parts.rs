@@ -1,11 +1,10 @@
 //! What the machine is made of, which `tools/hardware-machine` gets.
 
-use qanat_tests::e2e::workspace;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where it puts what is not installed.
-const DIRECTORY: &str = "target/hardware";
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/hardware");
 
 pub struct Parts {
     pub qemu: PathBuf,
@@ -30,7 +29,7 @@ impl Parts {
     pub fn find() -> Result<Parts, String> {
         let remedy = "run tools/hardware-machine (Debian), which gets it";
         let needed = |name: &str| program(name).ok_or_else(|| format!("there is no {name}: {remedy}"));
-        let root = workspace().join(DIRECTORY);
+        let root = Path::new(DIRECTORY);
         let (kernel, modules) = (root.join("kernel/vmlinuz"), root.join("kernel/modules"));
         if !kernel.exists() || !modules.exists() {
             return Err(format!("there is no kernel in {}: {remedy}", root.display()));
