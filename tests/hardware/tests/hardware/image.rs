@@ -34,7 +34,7 @@ busybox mount -t sysfs sysfs /sys
 busybox mount -t devtmpfs devtmpfs /dev
 busybox mount -t tmpfs tmpfs /tmp
 busybox ip link set lo up
-for module in $(busybox cat /modules/order); do busybox insmod /modules/$module; done
+while read module; do busybox insmod /modules/$module; done < /modules/order
 /bin/hardware-guest
 busybox sync
 busybox poweroff -f
@@ -118,7 +118,9 @@ pub fn build(path: &Path, guest: &Path, parts: &Parts) -> io::Result<()> {
         let is_compressed = file.extension().is_some_and(|ending| ending == "xz");
         let data = if is_compressed { output_of(Command::new("xz").arg("-dc").arg(file))? } else { fs::read(file)? };
         add(&mut archive, &mut there, &format!("modules/{wanted}.ko"), &data)?;
-        order.push_str(&format!("{wanted}.ko\n"));
+        // Each controller's namespaces have block devices of their own.
+        let parameters = if wanted == "nvme-core" { " multipath=N" } else { "" };
+        order.push_str(&format!("{wanted}.ko{parameters}\n"));
     }
     add(&mut archive, &mut there, "modules/order", order.as_bytes())?;
     archive.finish()

@@ -128,7 +128,10 @@ impl Machine {
         let why = loop {
             let left = WHOLE.saturating_sub(start.elapsed());
             match receive.recv_timeout(SILENCE.min(left)) {
-                Ok(line) if lines.len() < LINES_MAX => lines.push(line),
+                Ok(line) if lines.len() < LINES_MAX => {
+                    println!("{line}");
+                    lines.push(line);
+                }
                 Ok(_) => break "stopped: it says too much",
                 Err(RecvTimeoutError::Disconnected) => break "ended",
                 Err(RecvTimeoutError::Timeout) => break "stopped: it takes too long",
