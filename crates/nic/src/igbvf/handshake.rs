@@ -71,7 +71,7 @@ impl Handshake {
                     self.step = Step::Ready;
                 }
                 Step::Ready => {
-                    if mailbox.takes_reset(bus) {
+                    if !mailbox.is_host_resetting(bus) {
                         self.step = Step::Put(Message::Reset);
                     }
                 }
@@ -134,7 +134,7 @@ impl Handshake {
 mod tests {
     use super::super::registers::{
         MAILBOX_ACKNOWLEDGE, MAILBOX_MESSAGE, MAILBOX_OURS, MAILBOX_READ, MAILBOX_READ_CLEARS, MAILBOX_REQUEST,
-        MAILBOX_RESET_DONE, V2PMAILBOX, VMBMEM,
+        MAILBOX_RESET_DONE, MAILBOX_RESET_GOING_ON, V2PMAILBOX, VMBMEM,
     };
     use super::*;
     use std::cell::{Cell, RefCell};
@@ -195,9 +195,6 @@ mod tests {
 
         fn write(&self, offset: u32, value: u32) {
             match offset {
-                CTRL if value & CTRL_RESET != 0 && self.is_up.get() => {
-                    self.control.set(self.control.get() | MAILBOX_RESET_DONE);
-                }
                 V2PMAILBOX => {
                     let ours = value & MAILBOX_OURS;
                     self.control.set(self.control.get() & !MAILBOX_OURS | ours);
@@ -213,6 +210,15 @@ mod tests {
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn a_host_that_is_being_reset_is_waited_for() {
+        let host = Host::new(Some(GIVEN));
+        host.control.set(MAILBOX_RESET_GOING_ON);
+        assert_eq!((shake(&host), host.heard.borrow().len()), (None, 0));
+        host.control.set(MAILBOX_RESET_DONE);
+        assert_eq!(shake(&host), Some(GIVEN));
     }
 
     fn shake(host: &Host) -> Option<MacAddress> {

@@ -39,6 +39,11 @@ impl Mailbox {
         self.kept = 0;
     }
 
+    /// Whether the host is being reset now.
+    pub(super) fn is_host_resetting(&mut self, bus: &impl Bus) -> bool {
+        self.look(bus) & MAILBOX_RESET_GOING_ON != 0
+    }
+
     /// Whether the host is being reset, or has been.
     pub(super) fn takes_reset(&mut self, bus: &impl Bus) -> bool {
         self.take(bus, MAILBOX_RESET_GOING_ON | MAILBOX_RESET_DONE)
