@@ -10,8 +10,8 @@ use qanat_nic::vfio::{Function, PciAddress, VfioError};
 use std::time::Duration;
 
 /// Runs of random operations, and operations in each.
-const SEEDS: u64 = 12;
-const OPERATIONS: u64 = 1_500;
+const SEEDS: u64 = 5;
+const OPERATIONS: u64 = 800;
 
 pub fn of_the_kernels_is_refused() {
     bind(plain(), "nvme");
@@ -81,8 +81,8 @@ pub fn sleeps_until_it_rings() {
             // So long that a ring that is missed is noticed: there are 200.
             nvme.wait(Duration::from_secs(20));
         }
+        assert!(completions.drain(..).all(|completion| completion.result.is_ok()));
     }
-    assert_eq!(completions.len(), 200);
     assert!((100..=600).contains(&waits), "{waits} waits for 200 requests");
 }
 
