@@ -1,6 +1,7 @@
 //! [`IgbVf`]: the virtual function as a [`Vnic`].
 
 use super::error::IgbVfError;
+use super::groups::{ADDRESSES_MAX, Groups};
 use super::handshake::Handshake;
 use super::mailbox::Mailbox;
 use super::memory::Descriptors;
@@ -21,6 +22,7 @@ use qanat_wire::ethernet::MacAddress;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ pub struct IgbVfConfig {
     pub address: PciAddress,
     /// How much memory for frames.
     pub plan: MemoryPlan,
+    /// Addresses that neighbours on the link may ask for: of IPv6 29 at most.
+    pub addresses: Vec<IpAddr>,
     /// How long the host's driver may take to answer.
     pub patience: Duration,
 }
@@ -56,7 +60,7 @@ pub struct IgbVfConfig {
 impl IgbVfConfig {
     /// With memory as by default, and 10 s for the host's driver.
     pub fn new(address: PciAddress) -> IgbVfConfig {
-        IgbVfConfig { address, plan: MemoryPlan::default(), patience: Duration::from_secs(10) }
+        IgbVfConfig { address, plan: MemoryPlan::default(), addresses: Vec::new(), patience: Duration::from_secs(10) }
     }
 }
 
@@ -70,6 +74,7 @@ pub struct IgbVf {
     mailbox: Mailbox,
     /// Under way after the host's driver was reset; `None`: frames flow.
     handshake: Option<Handshake>,
+    groups: Groups,
     receive: ReceiveRing,
     transmit: TransmitRing,
     memory: FrameMemory,
@@ -111,6 +116,15 @@ impl IgbVf {
             let reason = format!("frames of {size} bytes for {address}: it takes 2048 to 16384");
             return Err(IgbVfError::Invalid { reason });
         }
+        let mut groups = Groups::default();
+        for wanted in &config.addresses {
+            if let IpAddr::V6(wanted) = wanted
+                && groups.add(*wanted).is_none()
+            {
+                let reason = format!("{address} can be asked for by {ADDRESSES_MAX} IPv6 addresses at most");
+                return Err(IgbVfError::Invalid { reason });
+            }
+        }
         let mut function = Function::open(address)?;
         let identity = function.identity();
         if (identity.vendor, identity.device) != (VENDOR, DEVICE) {
@@ -137,7 +151,8 @@ impl IgbVf {
             event,
             is_watched: Cell::new(false),
             mailbox: Mailbox::default(),
-            handshake: Some(Handshake::new(mac, frame_bytes())),
+            handshake: Some(Handshake::new(mac, frame_bytes(), groups.clone())),
+            groups,
             receive,
             transmit,
             memory,
@@ -200,8 +215,12 @@ impl IgbVf {
         let may_not_send = message.is_some_and(|words| words[0] & MESSAGE_CLEAR_TO_SEND == 0);
         if was_reset || may_not_send {
             self.resets += 1;
-            self.handshake = Some(Handshake::new(self.mac, frame_bytes()));
+            self.begin_anew();
         }
+    }
+
+    fn begin_anew(&mut self) {
+        self.handshake = Some(Handshake::new(self.mac, frame_bytes(), self.groups.clone()));
     }
 
     /// Empties the eventfd, if somebody sleeps on it; whether there was something in it.
@@ -320,6 +339,22 @@ impl Vnic for IgbVf {
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         self.is_watched.set(true);
         Some(self.event.as_fd())
+    }
+
+    /// Everything is set anew for it: frames are lost meanwhile.
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        let IpAddr::V6(address) = address else { return true };
+        let added = self.groups.add(address);
+        if added == Some(true) {
+            self.begin_anew();
+        }
+        added.is_some()
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        if let IpAddr::V6(address) = address {
+            self.groups.remove(address);
+        }
     }
 
     fn statistics(&self) -> VnicStatistics {

@@ -1,10 +1,11 @@
 //! [`Handshake`]: from a function in any state to one that the host's driver lets send. It never waits: each call gets as far as it gets.
 
 use super::bus::Bus;
-use super::mailbox::{Mailbox, WORDS};
+use super::groups::Groups;
+use super::mailbox::{Mailbox, PUT_WORDS, WORDS};
 use super::registers::{
-    CTRL, CTRL_RESET, MESSAGE_ALL_GROUPS, MESSAGE_CLEAR_TO_SEND, MESSAGE_NO, MESSAGE_RESET, MESSAGE_SET_ADDRESS,
-    MESSAGE_SET_LENGTH, MESSAGE_YES,
+    CTRL, CTRL_RESET, MESSAGE_CLEAR_TO_SEND, MESSAGE_NO, MESSAGE_RESET, MESSAGE_SET_ADDRESS, MESSAGE_SET_LENGTH,
+    MESSAGE_YES,
 };
 use crate::base::time::Time;
 use qanat_wire::ethernet::MacAddress;
@@ -40,24 +41,30 @@ pub(super) struct Handshake {
     deadline: Time,
     mac: MacAddress,
     frame_bytes: u32,
+    groups: Groups,
 }
 
 impl Handshake {
     /// `mac`: the address, if the host gives none. `frame_bytes`: the longest frame.
-    pub(super) fn new(mac: MacAddress, frame_bytes: u32) -> Handshake {
-        Handshake { step: Step::Reset, deadline: Time::ZERO, mac, frame_bytes }
+    pub(super) fn new(mac: MacAddress, frame_bytes: u32, groups: Groups) -> Handshake {
+        Handshake { step: Step::Reset, deadline: Time::ZERO, mac, frame_bytes, groups }
     }
 
-    fn words(&self, message: Message) -> [u32; WORDS] {
+    fn words(&self, message: Message) -> [u32; PUT_WORDS] {
         let MacAddress([a, b, c, d, e, f]) = self.mac;
+        let mut words = [0; PUT_WORDS];
+        let [first, second, third, ..] = &mut words;
         match message {
-            Message::Reset => [MESSAGE_RESET, 0, 0],
+            Message::Reset => *first = MESSAGE_RESET,
             Message::Address => {
-                [MESSAGE_SET_ADDRESS, u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, 0, 0])]
+                *first = MESSAGE_SET_ADDRESS;
+                *second = u32::from_le_bytes([a, b, c, d]);
+                *third = u32::from_le_bytes([e, f, 0, 0]);
             }
-            Message::Length => [MESSAGE_SET_LENGTH, self.frame_bytes, 0],
-            Message::Groups => [MESSAGE_ALL_GROUPS, 0, 0],
+            Message::Length => (*first, *second) = (MESSAGE_SET_LENGTH, self.frame_bytes),
+            Message::Groups => return self.groups.words(),
         }
+        words
     }
 
     /// Gets as far as it gets; the address once all is done.
@@ -139,6 +146,8 @@ mod tests {
     use super::*;
     use std::cell::{Cell, RefCell};
 
+    /// One group, that of all nodes.
+    const GROUPS: u32 = 3 | 1 << 16;
     const OURS: MacAddress = MacAddress([2, 1, 2, 3, 4, 5]);
     const GIVEN: MacAddress = MacAddress([2, 9, 8, 7, 6, 5]);
 
@@ -222,7 +231,7 @@ mod tests {
     }
 
     fn shake(host: &Host) -> Option<MacAddress> {
-        let (mut handshake, mut mailbox) = (Handshake::new(OURS, 1_522), Mailbox::default());
+        let (mut handshake, mut mailbox) = (Handshake::new(OURS, 1_522, Groups::default()), Mailbox::default());
         (0..50).find_map(|step| handshake.advance(host, &mut mailbox, Time::from_millis(step)))
     }
 
@@ -230,10 +239,10 @@ mod tests {
     fn the_address_is_the_hosts_if_it_has_one() {
         let host = Host::new(Some(GIVEN));
         assert_eq!(shake(&host), Some(GIVEN));
-        assert_eq!(*host.heard.borrow(), [MESSAGE_RESET, MESSAGE_SET_LENGTH, MESSAGE_ALL_GROUPS]);
+        assert_eq!(*host.heard.borrow(), [MESSAGE_RESET, MESSAGE_SET_LENGTH, GROUPS]);
         let host = Host::new(None);
         assert_eq!(shake(&host), Some(OURS));
-        let expected = [MESSAGE_RESET, MESSAGE_SET_ADDRESS, MESSAGE_SET_LENGTH, MESSAGE_ALL_GROUPS];
+        let expected = [MESSAGE_RESET, MESSAGE_SET_ADDRESS, MESSAGE_SET_LENGTH, GROUPS];
         assert_eq!(*host.heard.borrow(), expected);
     }
 
@@ -241,7 +250,7 @@ mod tests {
     fn a_host_that_is_down_is_asked_again() {
         let host = Host::new(Some(GIVEN));
         host.is_up.set(false);
-        let (mut handshake, mut mailbox) = (Handshake::new(OURS, 1_522), Mailbox::default());
+        let (mut handshake, mut mailbox) = (Handshake::new(OURS, 1_522, Groups::default()), Mailbox::default());
         for step in 0..2_000 {
             assert_eq!(handshake.advance(&host, &mut mailbox, Time::from_millis(step)), None);
         }

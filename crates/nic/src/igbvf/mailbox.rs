@@ -6,7 +6,8 @@ use super::registers::{
     MAILBOX_RESET_DONE, MAILBOX_RESET_GOING_ON, V2PMAILBOX, VMBMEM,
 };
 
-/// Words of the messages used here.
+/// Words of a message of ours, and of the host's as far as it is read.
+pub(super) const PUT_WORDS: usize = 16;
 pub(super) const WORDS: usize = 3;
 
 /// What the register said that is gone once it was read.
@@ -61,7 +62,7 @@ impl Mailbox {
     }
 
     /// Puts a message; `false`: not now.
-    pub(super) fn put(&mut self, bus: &impl Bus, words: [u32; WORDS]) -> bool {
+    pub(super) fn put(&mut self, bus: &impl Bus, words: [u32; PUT_WORDS]) -> bool {
         if !self.own(bus) {
             return false;
         }

@@ -10,6 +10,7 @@
 mod bus;
 mod device;
 mod error;
+mod groups;
 mod handshake;
 mod mailbox;
 mod memory;

@@ -81,8 +81,8 @@ pub(super) const MESSAGE_RESET: u32 = 1;
 pub(super) const MESSAGE_SET_ADDRESS: u32 = 2;
 /// Frames may be so long.
 pub(super) const MESSAGE_SET_LENGTH: u32 = 5;
-/// Every frame for a group is wanted.
-pub(super) const MESSAGE_ALL_GROUPS: u32 = 6 | 2 << 16;
+/// Frames for these groups are wanted: so many (above), by their hashes, two in a word.
+pub(super) const MESSAGE_SET_GROUPS: u32 = 3;
 /// In answers: yes, no, and "clear to send".
 pub(super) const MESSAGE_YES: u32 = 0x8000_0000;
 pub(super) const MESSAGE_NO: u32 = 0x4000_0000;

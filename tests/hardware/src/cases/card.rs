@@ -55,7 +55,8 @@ impl Server {
         let stop = StopHandle::new().expect("a descriptor");
         let asked = stop.clone();
         let thread = std::thread::spawn(move || {
-            let card = IgbVf::open(&IgbVfConfig::new(function)).unwrap_or_else(|error| panic!("{error}"));
+            let wanted = IgbVfConfig { addresses: vec![OURS, OURS6], ..IgbVfConfig::new(function) };
+            let card = IgbVf::open(&wanted).unwrap_or_else(|error| panic!("{error}"));
             let mut config = Config::new(OURS, 24);
             config.addresses.push((OURS6, 64));
             let mut runtime = Runtime::new(Box::new(card), config, entropy().expect("entropy"));
