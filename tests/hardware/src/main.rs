@@ -13,11 +13,10 @@ mod suite;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        // A process that is killed while its controller works.
-        ["busy", address] => cases::killed::be_busy(address),
-        _ => {}
+    let mut arguments = std::env::args().skip(1);
+    // A process that is killed while its controller works.
+    if let (Some("busy"), Some(address)) = (arguments.next().as_deref(), arguments.next()) {
+        cases::killed::be_busy(&address);
     }
     harness::run(cases::all())
 }
