@@ -71,5 +71,5 @@ fn archives_are_as_the_kernel_reads_them() {
     let init = &text[text.rfind("init").expect("there") - 110..];
     // Mode, then the length of the data, then that of the name with its end.
     assert_eq!((&init[14..22], &init[54..62], &init[94..102]), ("000081ED", "00000005", "00000005"));
-    assert!(init[116..].starts_with("hello\0\0\0070701"), "{init}");
+    assert!(init[116..].starts_with("hello\0\0\x00070701"), "{init}");
 }
