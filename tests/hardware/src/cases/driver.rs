@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Runs of random operations, and operations in each.
 const SEEDS: u64 = 5;
-const OPERATIONS: u64 = 800;
+const OPERATIONS: u64 = 400;
 
 pub fn of_the_kernels_is_refused() {
     bind(plain(), "nvme");
