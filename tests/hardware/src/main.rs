@@ -7,7 +7,6 @@ mod cases;
 mod harness;
 mod kernel;
 mod program;
-#[path = "../../../crates/disk/tests/disk/suite.rs"]
 mod suite;
 
 use std::process::ExitCode;
