@@ -15,7 +15,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 BENCH_PACKAGES := dpdk-dev fio linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
+.PHONY: run build test test-unit test-system test-hardware packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,12 +57,13 @@ lint: ## formatting, clippy, and the house rules
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 
-# The workspace's test programs, in one of two lists each (tests/tests/tidy/main.rs sees to that). Both are chosen by name from the
+# The workspace's test programs, in one of three lists each (tests/tests/tidy/main.rs sees to that). All are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan
 SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_disk e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system examples \
 	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
+HARDWARE_TESTS := hardware
 
 # HUP is as it is in a terminal, though `nohup` or a manager may have started this: services are told to reload by it.
 # Test programs that need root are built as the user and run by this.
@@ -76,6 +77,10 @@ test-system: build test-deps ## segment scripts, end to end over veth with real 
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
 		env --default-signal=HUP cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
 
+test-hardware: deps ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
+	@tools/hardware-machine
+	QANAT_REQUIRE_ROOT=1 cargo test --workspace $(addprefix --test ,$(HARDWARE_TESTS)) -- --nocapture
+
 posix-table: build ## the tables of what `qanat run` supports, and of programs that were tried, in docs/posix.md
 	QANAT_UPDATE=1 QANAT_BIN=$(CURDIR)/$(QANAT) cargo test --package qanat-socket-cases --test support
 	QANAT_UPDATE=1 cargo test --package qanat-tests --test e2e_programs the_document_has_the_table
@@ -83,7 +88,7 @@ posix-table: build ## the tables of what `qanat run` supports, and of programs t
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
-test: test-deps lint test-unit test-system fuzz ## everything; what CI runs
+test: test-deps lint test-unit test-system test-hardware fuzz ## everything; what CI runs
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
 	@tools/install-packages git gcc make bison flex python3 iproute2

@@ -11,6 +11,7 @@ mod checksum;
 mod error;
 pub mod fault;
 pub mod foreign;
+pub mod igbvf;
 mod left_socket;
 mod lent;
 pub mod link;
@@ -30,6 +31,7 @@ mod statistics;
 pub mod tap;
 pub mod uring;
 pub mod veth;
+pub mod vfio;
 mod vnic;
 mod wire;
 

@@ -42,7 +42,7 @@ const LAYERS: [&[&str]; 12] = [
     &["qanat-posix", "qanat-bench"],
     &["qanat-packetdrill", "qanat-cli"],
     &["qanat-tests", "qanat-fuzz"],
-    &["qanat-socket-cases"],
+    &["qanat-socket-cases", "qanat-hardware"],
 ];
 /// The library of the system tests. Tests of crates below it may use it, too.
 const TEST_LIBRARY: &str = "qanat-tests";

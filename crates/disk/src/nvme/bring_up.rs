@@ -113,6 +113,9 @@ impl BringUp {
                         let old = if head == 0 { entries - 1 } else { head - 1 };
                         device.doorbells.ring(&mut device.transport, 0, true, (old, head));
                         self.answered(device, step, entry, now)?;
+                    } else if status_of(device)?.is_failed() {
+                        // It can't reach the queue, or won't: there will be no answer.
+                        return Err(NvmeError::Failed);
                     }
                 }
                 Step::Up => return self.identity(device).map(Some),

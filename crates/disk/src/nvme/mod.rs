@@ -17,6 +17,7 @@ mod prp;
 mod queue;
 pub mod spec;
 mod transport;
+pub mod vfio;
 
 pub use bring_up::Identity;
 pub use device::NvmeOptions;

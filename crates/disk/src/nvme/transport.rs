@@ -34,6 +34,12 @@ pub trait Transport {
         None
     }
 
+    /// Empties that descriptor, if somebody sleeps on it; whether there was something in it. It is called when no completion was found,
+    /// and then the queue is looked at once more.
+    fn hush(&mut self) -> bool {
+        false
+    }
+
     /// The interrupt vector of the I/O queue, if it is to interrupt.
     fn interrupt_vector(&self) -> Option<u16> {
         None

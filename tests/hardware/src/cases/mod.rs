@@ -1,0 +1,40 @@
+//! The cases, in the order in which they run: each leaves the machine as it found it.
+
+mod bounds;
+mod card;
+mod driver;
+mod functions;
+mod kernels_view;
+pub mod killed;
+mod resets;
+mod rig;
+
+use crate::harness::Case;
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    macro_rules! cases {
+        ($($name:literal => $run:path,)*) => { vec![$(Case { name: $name, run: $run }),*] };
+    }
+    cases![
+        "a function that a driver of the kernel's has is refused, with the remedy" => driver::of_the_kernels_is_refused,
+        "a function of another kind is refused" => driver::of_another_kind_is_refused,
+        "identify" => driver::identify,
+        "requests that can't be done" => driver::refuses_what_cant_be_done,
+        "random operations as the model says" => driver::random_operations,
+        "random operations without shadow doorbells" => driver::random_operations_without_shadows,
+        "an idle thread sleeps until the controller rings" => driver::sleeps_until_it_rings,
+        "a second process is refused" => driver::a_second_process_is_refused,
+        "the kernel reads what we wrote, and we read what it wrote" => kernels_view::both_ways,
+        "a buffer outside of what was mapped is refused by the IOMMU" => bounds::a_buffer_outside_is_refused,
+        "queues outside of what was mapped are refused by the IOMMU" => bounds::queues_outside_are_refused,
+        "without bus mastering nothing reaches memory" => bounds::without_bus_mastering_nothing_arrives,
+        "function reset under load" => resets::function_reset_under_load,
+        "a controller that takes too long is reset, and goes on" => resets::an_overdue_controller_is_reset,
+        "a process that is killed leaves a controller that starts again" => killed::starts_again,
+        "a namespace on a virtual function" => functions::a_namespace_of_its_own,
+        "ICMP, datagrams and streams between a network card's virtual function and the kernel" => card::echoes,
+        "a virtual function has the address that the host gives it" => card::the_hosts_address_is_taken,
+        "a virtual function goes on after its host's interface was down" => card::goes_on_after_the_host_was_down,
+    ]
+}
