@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// End the control plane, and every card it handed out
+/// Stop the daemon and take back every card
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sudo qanat down                  the daemon, and every card; services are told
-  sudo qanat down --leave-cards    the daemon alone
-Of a control plane that crashed it ends what is left.")]
+  sudo qanat down                  stop the daemon and take back every card; services are told
+  sudo qanat down --leave-cards    stop the daemon only
+If the daemon crashed, this command removes what it left behind.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
-    /// End the daemon alone: cards go on, and the next `qanat up` takes them back
+    /// Stop the daemon only. Cards go on, and the next `qanat up` takes them over
     #[arg(long)]
     leave_cards: bool,
     #[command(flatten)]
