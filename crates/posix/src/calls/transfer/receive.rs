@@ -9,6 +9,7 @@ use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
@@ -60,6 +61,13 @@ fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Opt
                     Some(error) => Some(Err(error)),
                 };
             };
+            // A datagram's bytes are written whatever the flags. Only a stream discards.
+            if let Err(error) = target.check() {
+                if !peek {
+                    datagram.pop();
+                }
+                return Some(Err(error));
+            }
             let length = target.scatter(0, chunk.bytes());
             let whole = chunk.len();
             let from = Some((*peer, family));
@@ -146,7 +154,7 @@ fn take_stream(
             };
             front = 0;
             let bytes = bytes.get(..room - length).unwrap_or(bytes);
-            let copied = target.scatter(length, bytes);
+            let copied = if discards { bytes.len() } else { target.scatter(length, bytes) };
             length += copied;
             if copied < bytes.len() {
                 break;
@@ -257,6 +265,7 @@ fn receive_error(number: u32, target: Target<'_>) -> Result<Received, Errno> {
     // The next one's, as Linux has it.
     socket.error = datagram.errors.front().and_then(|next| crate::sockets::socket::errno_of(next.why));
     let whole = error.payload.len();
+    target.check()?;
     let length = target.scatter(0, &error.payload);
     let metadata = Some(Metadata::Error { peer: error.peer, why: error.why });
     let from = Some((error.peer, socket.family));
@@ -351,7 +360,10 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
-    let Some(target) = (unsafe { Target::from_call(vectors, count as usize) }) else { return give(Err(Errno::INVAL)) };
+    let target = match unsafe { Target::from_call(vectors, count as usize, Errno::INVAL) } {
+        Ok(target) => target,
+        Err(error) => return give(Err(error)),
+    };
     if target.parts().iter().all(|part| part.iov_len == 0) {
         return 0;
     }
@@ -470,10 +482,13 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 /// # Safety
 /// As `recvmsg`.
 unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, Errno> {
+    if is_nowhere(message) {
+        return Err(Errno::FAULT);
+    }
     // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
-    let message = unsafe { message.as_mut() }.ok_or(Errno::FAULT)?;
+    let message = unsafe { &mut *message };
     // SAFETY: the message's parts are writable: the program's duty by recvmsg(2).
-    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(Errno::MSGSIZE)?;
+    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE) }?;
     let received = receive(fd, number, target, flags)?;
     // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
@@ -504,6 +519,9 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     let limit = unsafe { timeout.as_ref() }.copied();
     if limit.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
         return crate::calls::give_int(Err(Errno::INVAL));
+    }
+    if is_nowhere(messages) && count > 0 {
+        return crate::calls::give_int(Err(Errno::FAULT));
     }
     let start = std::time::Instant::now();
     let limit = limit.map(|limit| Duration::new(limit.tv_sec as u64, limit.tv_nsec as u32));

@@ -6,6 +6,7 @@ use crate::sockets::epoll::{Epoll, NESTED};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::sys::sleep::timespec_of;
 use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
@@ -161,15 +162,27 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
             nest(fd);
         }
         if status == 0 {
-            // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2). The kernel has read it.
-            let event = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
+            // SAFETY: `event` is null or readable unless nobody reads it: the program's duty by epoll_ctl(2).
+            let event = unsafe { read_event(operation, event) }.unwrap_or(epoll_event { events: 0, u64: 0 });
             remember(epoll, operation, fd, event);
         }
         return status;
     };
-    // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
-    let event = unsafe { event.as_ref() }.copied();
+    // SAFETY: `event` is null or readable unless nobody reads it: the program's duty by epoll_ctl(2).
+    let event = unsafe { read_event(operation, event) };
     give_int(control(epoll, operation, fd, number, event))
+}
+
+/// The event of an `epoll_ctl`. As on Linux, nobody looks at what `EPOLL_CTL_DEL` is given.
+///
+/// # Safety
+/// `event` is readable or nowhere, unless `operation` is `EPOLL_CTL_DEL`.
+unsafe fn read_event(operation: c_int, event: *const epoll_event) -> Option<epoll_event> {
+    if operation == libc::EPOLL_CTL_DEL || is_nowhere(event) {
+        return None;
+    }
+    // SAFETY: `event` is readable: this function's condition.
+    Some(unsafe { event.read_unaligned() })
 }
 
 fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, Errno> {
@@ -213,7 +226,7 @@ unsafe extern "C" fn epoll_pwait(
         // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         return unsafe { wait_kernel(epoll, events, most, timeout_ms, mask) };
     };
-    if most <= 0 || events.is_null() {
+    if most <= 0 || is_nowhere(events) {
         return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
@@ -361,7 +374,7 @@ unsafe extern "C" fn epoll_pwait2(
         // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
         return unsafe { wait_kernel(epoll, events, most, time_ms, mask) };
     };
-    if most <= 0 || events.is_null() {
+    if most <= 0 || is_nowhere(events) {
         return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
