@@ -128,7 +128,7 @@ pub(crate) enum Owner {
 impl Owner {
     /// Says that urgent data is on its way.
     fn signal(self) {
-        // Who is not there any more is not told.
+        // A process that has ended is not told.
         match self {
             Owner::Nobody => {}
             // SAFETY: the call takes no pointers.

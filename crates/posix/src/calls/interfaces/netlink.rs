@@ -132,7 +132,7 @@ pub(crate) unsafe fn received(fd: c_int, buffer: *mut u8, room: usize, count: is
     }
     let Some(dump) = change(|dumps| dumps.get(&fd).copied()) else { return count };
     if flags & libc::MSG_PEEK != 0 {
-        // Who looks how much there is gets room for more.
+        // A program that asks how much there is, is told to have room for ours, too.
         return if flags & libc::MSG_TRUNC != 0 { count + OURS_MAX as isize } else { count };
     }
     let length = count as usize;
@@ -173,7 +173,7 @@ enum Place {
     NotYet,
     /// It has ended with an error.
     Ended,
-    /// Before the message that ends it; whose port is in the messages.
+    /// At this byte, before the message that ends it. The port is the one in the messages.
     At(usize, u32),
 }
 

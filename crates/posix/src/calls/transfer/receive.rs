@@ -53,7 +53,7 @@ fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Opt
             let Some((peer, chunk)) = datagram.queue.front() else {
                 let (is_over, is_nonblocking) = (datagram.read_shut, socket.is_nonblocking);
                 return match socket.take_error() {
-                    // Who does not wait is told that there is nothing, as Linux has it.
+                    // A caller that does not wait is told that there is nothing, as on Linux.
                     None if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
                         Some(Ok(Received::default()))
                     }
@@ -105,7 +105,7 @@ fn take_stream(
     }
     let discards = flags & libc::MSG_TRUNC != 0;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
-    // Nobody reads across an urgent byte, and who is at one passes it over (RFC 6093 section 3.3, as Linux).
+    // A read stops before an urgent byte, and the next one passes it over (RFC 6093 section 3.3, as Linux).
     let is_inline = socket.options.urgent_inline;
     let (passed_over, limit) = match stream.urgent {
         Some(urgent) if urgent.ahead > 0 => (0, urgent.ahead),

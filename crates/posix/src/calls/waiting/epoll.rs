@@ -117,7 +117,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, Errno> {
         let status = unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if status == 0 { Ok(()) } else { Err(libc_next::errno()) }
     };
-    // Armed by who leads, as it goes to sleep.
+    // The leader arms it before it goes to sleep.
     if guard.doorbell >= 0 {
         add(guard.doorbell, device_mark(), libc::EPOLLET)?;
     }
@@ -141,7 +141,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, Errno> {
         guard.release_epoll(number);
         return Err(Errno::NOMEM);
     }
-    // Who sleeps there sleeps in the kernel's alone, and is to look here too.
+    // A thread that sleeps there sleeps in the kernel's instance alone. It is woken to look here, too.
     if let Some(waker) = waker.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
         guard.wakers.wake(waker);
     }
@@ -300,7 +300,7 @@ fn nest(fd: c_int) {
         && !std::mem::replace(&mut epoll.is_nested, true)
     {
         NESTED.fetch_add(1, Ordering::Relaxed);
-        // Who sleeps on the other instance is woken by every packet: it takes no part in who leads.
+        // A thread that sleeps on the other instance is woken by every packet, because it can't lead.
         epoll.is_armed = true;
         change_device(fd, doorbell, libc::EPOLLIN);
     }
@@ -480,7 +480,7 @@ fn wait(
     let _call = breakdown::call();
     let mut guard = lock()?;
     let mut waiting = Waiting::begin(timeout);
-    // The device has told of frames, which it does once, whoever was to be woken by it.
+    // The device tells of frames once only, whichever thread that wakes.
     let mut has_arrived = false;
     loop {
         // What is ready already is told first: the stack has its turn again soon enough.
@@ -550,8 +550,8 @@ fn wait(
 }
 
 /// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has the leader,
-/// so that a program with one of them asks the kernel for it once. The device tells of each arrival once: who goes to sleep has found
-/// nothing that has arrived.
+/// so that a program with one of them asks the kernel for it once. The device tells of each arrival once. A thread that goes to
+/// sleep has looked, and found nothing.
 fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
     let doorbell = guard.doorbell;
     let Some(instance) = guard.sockets.epoll_mut(number) else { return };

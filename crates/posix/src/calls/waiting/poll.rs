@@ -121,7 +121,7 @@ fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
 fn is_kernels(guard: &Guard, fd: c_int) -> bool {
     match descriptor::get(fd) {
         Entry::Kernel | Entry::Own | Entry::Remote => true,
-        // Its kernel half has the kernel's, and wakes who sleeps there.
+        // Its kernel half has the kernel's descriptors, and wakes threads that sleep there.
         Entry::Epoll(_) => false,
         Entry::Socket(number) => guard.sockets.get(number).is_some_and(|socket| socket.is_dual),
     }

@@ -311,7 +311,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<c_int, Errno> {
 
 /// `fd` is closed, or about to be.
 pub(crate) fn close(fd: c_int) {
-    // Who has no deputy yet tells one, when there is one, what there is.
+    // Without a deputy there is nothing to tell: a later one is told what is open then.
     let has_none = matches!(*line(), State::None);
     descriptor::set(fd, Entry::Kernel);
     if has_none && processes::number() == u32::MAX {
@@ -402,7 +402,7 @@ pub(crate) fn arrived(fd: c_int) -> bool {
 
 /// `fd` is about to be sent to a process of the world's.
 pub(crate) fn leaves(fd: c_int) {
-    // Who receives it finds the kernel's socket alone, if this fails.
+    // If this fails, the receiver finds the kernel's socket alone.
     let _ = Request::new(Operation::Leaves, fd).plainly();
 }
 

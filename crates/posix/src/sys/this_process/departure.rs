@@ -28,7 +28,7 @@ pub(crate) struct Known {
     /// Where the arena's file was mapped, and its descriptor.
     pub(crate) arena: Option<(RawFd, usize)>,
     pub(crate) places: Vec<Extent>,
-    /// Whose the world is now.
+    /// The class that has the world now.
     pub(crate) class: Option<Class>,
 }
 
