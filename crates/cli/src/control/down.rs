@@ -39,9 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                 return Err("a control plane that crashed has left cards: run with sudo".to_owned());
             }
             clear(&path);
-            if qanat::nic::is_left_behind(&path) {
-                let _ = std::fs::remove_file(&path);
-            }
+            // The next `qanat up` tries again, and says why if that fails.
+            let _ = qanat::nic::remove_left_behind(&path);
             let fields = json!({ "event": "down", "was_up": false, "cards": "ended" });
             done(arguments.tell.json, &fields, "No control plane was up; what one had left is gone.");
             return Ok(());

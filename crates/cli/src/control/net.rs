@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use qanat::confine::confine;
 use qanat::control::client::default_socket as default_control;
 use qanat::nic::af_xdp::PortRange;
-use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan, is_left_behind};
+use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan, bind_in_place};
 use qanat::split::{Card, NetCore, NetCoreOptions, PATIENCE};
 use qanat::{AttachError, AttachOptions, Attachment, CardSource, Config, DaemonCard};
 use qanat_daemon::policy::NetPolicy;
@@ -21,6 +21,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs::Permissions;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -49,8 +50,9 @@ Examples:
   qanat net --link memif:/tmp/net.sock --socket /tmp/net     a card over shared memory with another process: no root
   qanat status                                       shows net cores, their services, credits, queues and drops
   sudo qanat net --accept least-loaded               one user's services may share a card's listeners, by --share
-A card serves one service, or several that were started with --share. If a net core dies, it is started again at once, and its services attach
-to it again. When its cards are open, a net core gives up its rights: it runs as nobody, confined by landlock and seccomp.")]
+A card serves one service, or several that were started with --share. If a net core dies, it is started again at once, and its
+services attach to it again. When its cards are open, a net core gives up its rights: it runs as nobody, confined by landlock and
+seccomp.")]
 pub struct Arguments {
     /// Listen here for services (default: /run/qanat-net.sock, or qanat-net.sock in the user's run-time directory)
     #[arg(long, value_name = "SOCKET")]
@@ -260,29 +262,25 @@ fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
 }
 
 fn listen_at(path: &Path) -> Result<OwnedFd, String> {
-    let say = |error: rustix::io::Errno| format!("socket {}: {error}; name another with --socket", path.display());
-    let new =
-        || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
+    let say = |error: io::Error| format!("socket {}: {error}; name another with --socket", path.display());
     let is_file = !path.to_string_lossy().starts_with('@');
     let address = match path.to_str().and_then(|text| text.strip_prefix('@')) {
         Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
         None => SocketAddrUnix::new(path),
     };
-    let address = address.map_err(say)?;
-    let mut socket = new().map_err(say)?;
-    let mut bound = bind(&socket, &address);
-    if bound == Err(rustix::io::Errno::ADDRINUSE) && is_left_behind(path) {
-        let _ = std::fs::remove_file(path);
-        socket = new().map_err(say)?;
-        bound = bind(&socket, &address);
-    }
+    let address = address.map_err(|error| say(error.into()))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = socket.map_err(|error| say(error.into()))?;
+    let bind_to = || bind(&socket, &address).map_err(io::Error::from);
+    let bound = if is_file { bind_in_place(path, bind_to) } else { bind_to() };
     bound.map_err(say)?;
     // Who may come is decided by who they are, when they do.
     if is_file {
         std::fs::set_permissions(path, Permissions::from_mode(0o666))
             .map_err(|error| format!("socket {}: {error}", path.display()))?;
     }
-    listen(&socket, 16).map_err(say)?;
+    listen(&socket, 16).map_err(|error| say(error.into()))?;
     Ok(socket)
 }
 

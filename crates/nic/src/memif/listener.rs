@@ -5,7 +5,7 @@ use super::control;
 use super::device::MemifDevice;
 use super::error::MemifError;
 use super::handshake;
-use crate::left_socket::is_left_behind;
+use crate::left_socket::bind_in_place;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
@@ -36,14 +36,9 @@ impl MemifListener {
                 _ => Err(io::Error::last_os_error()),
             }
         };
-        let mut bound = bind();
-        if bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
-            if dial(path).is_ok() {
-                return Err(MemifError::Occupied { path: path.clone() });
-            }
-            if is_left_behind(path) {
-                bound = std::fs::remove_file(path).and_then(|()| bind());
-            }
+        let bound = bind_in_place(path, bind);
+        if bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) && dial(path).is_ok() {
+            return Err(MemifError::Occupied { path: path.clone() });
         }
         bound.map_err(|error| fail("bind to it", error))?;
         // SAFETY: takes no pointers.
