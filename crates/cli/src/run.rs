@@ -14,7 +14,7 @@ use crate::say::say;
 use clap::Args;
 use failure::Failure;
 use qanat::OwnDevice;
-use qanat::control::client::{ClientError, Session, default_socket};
+use qanat_control::client::{ClientError, Session, default_socket};
 use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
 use qanat_launch::numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -3,8 +3,8 @@
 use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::Args;
-use qanat::control::client::{ClientError, Session};
-use qanat::control::protocol::Request;
+use qanat_control::client::{ClientError, Session};
+use qanat_control::protocol::Request;
 use qanat_daemon::{clear, leftovers};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             }
             clear(&path);
             // The next `qanat up` tries again, and says why if that fails.
-            let _ = qanat::nic::remove_left_behind(&path);
+            let _ = qanat_nic::remove_left_behind(&path);
             let fields = json!({ "event": "down", "was_up": false, "cards": "ended" });
             done(arguments.tell.json, &fields, "No control plane was up; what one had left is gone.");
             return Ok(());

@@ -3,7 +3,7 @@
 use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::{Args, Subcommand};
-use qanat::control::protocol::Request;
+use qanat_control::protocol::Request;
 use serde_json::json;
 
 /// Add and remove the daemon's net cores while they run

@@ -6,7 +6,7 @@ use crate::host::privilege::access::Need;
 use crate::live::Printer;
 use qanat::Service;
 use qanat::confine::Places;
-use qanat::nic::af_xdp::PortRange;
+use qanat_nic::af_xdp::PortRange;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;

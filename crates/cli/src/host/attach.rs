@@ -2,16 +2,16 @@
 
 use crate::daemon::Card;
 use clap::{Args, ValueEnum};
-use qanat::control::address::Address;
-use qanat::control::client::{ClientError, default_socket};
-use qanat::control::protocol::VnicWish;
-use qanat::nic::DeviceError;
-use qanat::nic::af_xdp::{Mode, PortRange};
-use qanat::nic::link::Namespace;
 use qanat::{
     AttachError, AttachOptions, Attachment, CardSource, DaemonCard, DuplicateAddressDetection, InterfaceCard, OwnCard,
     OwnDevice, OwnKind, RouterAdvertisements, SpinPolicy, WantedCard,
 };
+use qanat_control::address::Address;
+use qanat_control::client::{ClientError, default_socket};
+use qanat_control::protocol::VnicWish;
+use qanat_nic::DeviceError;
+use qanat_nic::af_xdp::{Mode, PortRange};
+use qanat_nic::link::Namespace;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -11,7 +11,7 @@ use crate::plan::MemoryPlan;
 use crate::vnic::{TransmitBuffer, TransmitOptions, Vnic};
 use crate::{Frame, Pool};
 use qanat_wire::ethernet::MacAddress;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

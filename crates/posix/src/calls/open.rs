@@ -21,8 +21,8 @@ use crate::world::fallbacks::{Call, Why};
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::block;
 use libc::{c_int, sockaddr, socklen_t};
-use qanat::stack::FastOpenRequest;
 use qanat::{ConnectOptions, ConnectionId, ListenOptions};
+use qanat_stack::FastOpenRequest;
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -15,10 +15,10 @@ use crate::world::lock::{install, lock, shared};
 use crate::world::membership::become_process;
 use crate::world::script::ScriptError;
 use crate::world::state::{Device, World, WorldClock};
-use qanat::control::client::Session;
-use qanat::nic::{MemoryPlan, MonotonicClock, place};
 use qanat::{AttachError, AttachOptions, Attachment, CardSource, DaemonCard, OwnCard, WantedCard};
+use qanat_control::client::Session;
 use qanat_launch::numbers::{FIRST_OWN, OWN_MAX};
+use qanat_nic::{MemoryPlan, MonotonicClock, place};
 use rustix::io::Errno;
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -433,7 +433,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
         let (here, there) = pair.map_err(Lack::Descriptors)?;
         reader = here.into_raw_fd();
         let (device, clock) =
-            (Device::Card(qanat::nic::metered(vnic), attachment), WorldClock::Machine(MonotonicClock::new()));
+            (Device::Card(qanat_nic::metered(vnic), attachment), WorldClock::Machine(MonotonicClock::new()));
         // In the arena: another program has nothing else of this one's.
         let addresses = addresses.clone();
         let mut world = assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })?;

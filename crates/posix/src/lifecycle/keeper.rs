@@ -16,7 +16,7 @@ use crate::world::end::End;
 use crate::world::lock::{Guard, lock, shared};
 use crate::world::state::WorldClock;
 use qanat::Time;
-use qanat::nic::Clock;
+use qanat_nic::Clock;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, recvmsg};
 use std::io::IoSliceMut;

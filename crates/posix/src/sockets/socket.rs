@@ -2,9 +2,9 @@
 
 use crate::sys::wakers::Waker;
 use libc::{c_int, c_short};
-use qanat::stack::UdpError;
-use qanat::stack::tcp::CookieKeys;
 use qanat::{Chunk, CloseReason, CommandError, ConnectionId, ListenerId, UdpSocketId};
+use qanat_stack::UdpError;
+use qanat_stack::tcp::CookieKeys;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;

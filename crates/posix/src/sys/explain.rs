@@ -1,6 +1,6 @@
 //! `--explain`: a line for each socket that says whether it is ours, or why it went to the kernel.
 
-use qanat::control::log_line;
+use qanat_control::log_line;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};

@@ -9,7 +9,7 @@ use crate::world::lock::{Guard, lock};
 use crate::world::script_waiters::{Waiter, thread};
 use crate::world::state::{Device, WorldClock};
 use qanat::Time;
-use qanat::nic::{MemoryPlan, Wire};
+use qanat_nic::{MemoryPlan, Wire};
 use rustix::io::Errno;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -1,9 +1,9 @@
 //! A running server asked: `qanat dns status`, `reload` and `refresh`, over a Unix socket of the server's user.
 
 use super::zones::{Changes, Zones};
-use qanat::nic::bind_in_place;
 use qanat_dns::name::Name;
 use qanat_dns::service::ZoneRules;
+use qanat_nic::bind_in_place;
 use rustix::fs::{Mode, mkdir};
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@ use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -123,7 +123,7 @@ fn take_stream(
         && let Some(chunk) = stream.passed(passed_over)
         && let Some(connection) = stream.connection
     {
-        world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
+        world.stack.consume(qanat_nic::Clock::now(&world.clock), connection, chunk);
     }
     if unread == 0 {
         if let Some(error) = socket.take_error() {
@@ -174,7 +174,7 @@ fn take_stream(
         length += copied;
         let Some(chunk) = stream.passed(copied) else { break };
         if let Some(connection) = stream.connection {
-            world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
+            world.stack.consume(qanat_nic::Clock::now(&world.clock), connection, chunk);
         }
     }
     let is_at_mark = stream.is_at_mark();

@@ -15,7 +15,7 @@ use crate::sys::libc_next;
 use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 

@@ -3,7 +3,7 @@
 
 use crate::sys::program_memory::is_nowhere;
 use libc::{c_void, iovec, size_t};
-use qanat::nic::breakdown::{self, Phase};
+use qanat_nic::breakdown::{self, Phase};
 use rustix::io::Errno;
 
 /// Bytes of one call that are copied at a time.

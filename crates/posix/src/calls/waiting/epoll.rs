@@ -12,7 +12,7 @@ use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::{Next, Waiting, poll_again, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
