@@ -112,6 +112,7 @@ mod service;
 pub mod split;
 pub mod stack;
 mod start_error;
+mod storage;
 mod wait_set;
 pub mod wire;
 
@@ -122,12 +123,15 @@ pub use attachment::{
 pub use bytes::Bytes;
 pub use entropy::entropy;
 pub use qanat_api::{
-    Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Event, Fill, FilledBlock,
-    Keepalive, ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId, double,
+    AreaId, Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, Fill,
+    FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source, StorageCommands, StorageError,
+    TimerId, UdpSocketId, double,
 };
+pub use qanat_disk as disk;
 pub use qanat_nic::{Frame, Pool, Time};
 pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};
 pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
 pub use start_error::StartError;
+pub use storage::{Storage, StorageArea};
 pub use wait_set::{Doorbell, WaitSet};

@@ -506,6 +506,9 @@ impl Service for Streams {
             Event::AddressConflict { address, holder } => panic!("{holder} has {address}"),
             Event::Urgent { .. } => panic!("urgent data that nobody has asked for"),
             Event::Datagram { .. } => panic!("a datagram for a service without sockets"),
+            Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => {
+                panic!("a service without areas")
+            }
         }
     }
 

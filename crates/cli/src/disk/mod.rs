@@ -7,6 +7,8 @@ mod place;
 mod prepare;
 mod size;
 
+pub use place::{PlaceArguments, name as area_name};
+
 use clap::{Args, Subcommand};
 
 /// Divide a file or device into storage areas, and see what it can do
