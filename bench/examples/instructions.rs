@@ -4,9 +4,7 @@
 //! Two stacks in one thread over the in-process pair, whose copies are the device's share. Only the calls of the function
 //! named `counted_turn` are counted, and only from the middle of the run on: connections are warm, caches full.
 
-use qanat::nic::{MemoryPlan, Pair, PairConfig, pair};
 use qanat::split::harness::Placed;
-use qanat::stack::Stack;
 use qanat::{
     Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, StartError,
     Time, UdpSocketId,
@@ -18,6 +16,8 @@ use qanat_dns::name::Name;
 use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService};
 use qanat_dns::zone::ZoneBuilder;
 use qanat_echo::{EchoConfig, EchoService};
+use qanat_nic::{MemoryPlan, Pair, PairConfig, pair};
+use qanat_stack::Stack;
 use qanat_web::{WebConfig, WebService};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

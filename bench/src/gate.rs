@@ -18,7 +18,7 @@ use crate::harness::table::{Column, Row, Table};
 use crate::harness::{HarnessError, cpu};
 use crate::load::Report;
 use crate::machine::CpuTimes;
-use qanat::nic::link::{self, Namespace};
+use qanat_nic::link::{self, Namespace};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -24,10 +24,8 @@
 //! other, on one thread, and must not block. It answers by commands to its [`Context`](qanat::Context).
 #![forbid(unsafe_code)]
 
-use qanat::control::address::Address;
-use qanat::control::client::{Session, default_socket};
-use qanat::nic::MemoryPlan;
-use qanat::nic::af_xdp::PortRange;
+use qanat::control::{Address, Session, default_socket};
+use qanat::nic::{MemoryPlan, PortRange};
 use qanat::{AttachOptions, Attachment, CardSource, DaemonCard, Runtime, RuntimeOptions, Service, StopHandle, entropy};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -1,7 +1,7 @@
 //! After warm-up nothing on the data path allocates: requests on kept connections, through both stacks and the service.
 
-use qanat::nic::{MemoryPlan, PairConfig, pair};
 use qanat::{Bytes, Commands, Config, ConnectOptions, Context, Event, Runtime, Service, StartError};
+use qanat_nic::{MemoryPlan, PairConfig, pair};
 use qanat_web::{CopyMode, WebConfig, WebService};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;

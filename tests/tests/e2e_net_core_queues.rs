@@ -1,15 +1,15 @@
 //! One card of several queues, each served by a net core of its own: to the service, and to its peers, one stack.
 #![forbid(unsafe_code)]
 
-use qanat::control::address::Address;
-use qanat::control::client::Session;
-use qanat::control::filter::Service as Ports;
-use qanat::control::protocol::StackWish;
-use qanat::control::protocol::VnicWish;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use qanat::{
     Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StartError, StopHandle,
 };
+use qanat_control::address::Address;
+use qanat_control::client::Session;
+use qanat_control::filter::Service as Ports;
+use qanat_control::protocol::StackWish;
+use qanat_control::protocol::VnicWish;
 use qanat_tests::e2e::{
     House, Pages, Program, Wire, connect, echoes, eventually, has_ended, process, scenario, scenario_on,
 };

@@ -404,7 +404,7 @@ fn a_user_over_its_limit_is_refused_a_further_service_and_not_when_one_has_gone(
         }
         let limits = house.start(&["limits", "--json"]).wait(GRACE).text();
         let limits: Value = serde_json::from_str(limits.trim()).unwrap_or_default();
-        let injector = qanat::nic::af_xdp::INJECTION_BYTES;
+        let injector = qanat_nic::af_xdp::INJECTION_BYTES;
         assert_eq!(limits["memory_bytes"]["used"], injector + ((18 + 2 * 30) << 20), "{limits}");
         // Nor another user for this one's sake; and memory is given back, however a service ends.
         kill_process(process(second.id().into()), Signal::KILL).expect("a service to kill");

@@ -4,7 +4,7 @@
 use crate::harness::HarnessError;
 use crate::harness::scratch::Scratch;
 use crate::harness::topology::SERVER_KERNEL;
-use qanat::nic::Random;
+use qanat_nic::Random;
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

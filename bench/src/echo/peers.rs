@@ -8,7 +8,7 @@ use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OW
 use crate::load::echo::link::{EchoLink, PairEcho};
 use crate::load::echo::{EchoLoadOptions, EchoReport};
 use qanat::StopHandle;
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! A daemon on a thread of its own.
 
 use super::error::FenceError;
-use qanat::control::client::Session;
+use qanat_control::client::Session;
 use qanat_daemon::policy::Policy;
 use qanat_daemon::{Daemon, DaemonError, Ending, Event};
 use std::os::unix::net::UnixStream;

@@ -2,8 +2,8 @@
 
 use super::error::FenceError;
 use super::frames::{ECHO_FRAME, PORT, datagram};
-use qanat::control::address::Address;
-use qanat::control::filter::{Direction, Filter};
+use qanat_control::address::Address;
+use qanat_control::filter::{Direction, Filter};
 use qanat_daemon::fence::rows::VnicRow;
 use qanat_daemon::fence::tables::Tables;
 

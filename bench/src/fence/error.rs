@@ -1,8 +1,8 @@
 //! Why the fence can't be measured.
 
 use crate::harness::HarnessError;
-use qanat::control::ParseError;
-use qanat::control::client::ClientError;
+use qanat_control::ParseError;
+use qanat_control::client::ClientError;
 use qanat_daemon::DaemonError;
 use qanat_daemon::policy::PolicyError;
 use std::io;

@@ -25,7 +25,7 @@ use crate::harness::table::{Column, Row, Table};
 use cost::gate_costs;
 use error::FenceError;
 use neighbour::{Flood, Found, Load, Stage};
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use std::time::Duration;
 
 const COST: &str = "the gate, for a packet";

@@ -5,11 +5,11 @@ use super::error::FenceError;
 use super::frames::{ECHO_FRAME, FRAME_OVERHEAD, PORT, datagram};
 use crate::harness::cpu;
 use hdrhistogram::Histogram;
-use qanat::control::address::Address;
-use qanat::control::client::{Session, VnicHandle};
-use qanat::control::filter::{Direction, Rate};
-use qanat::control::protocol::VnicWish;
-use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_control::address::Address;
+use qanat_control::client::{Session, VnicHandle};
+use qanat_control::filter::{Direction, Rate};
+use qanat_control::protocol::VnicWish;
+use qanat_nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

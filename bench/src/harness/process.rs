@@ -1,7 +1,7 @@
 //! Children: in a namespace, pinned to a processor, and gone when their owner is, however it ends.
 
 use super::{HarnessError, cpu};
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 
 use super::HarnessError;
 use super::process::{Spec, start};
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::path::Path;

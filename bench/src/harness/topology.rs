@@ -10,9 +10,9 @@
 //! (RFC 6191 lets it accept only a later timestamp, and a new process has its own clock).
 
 use super::HarnessError;
-use qanat::nic::DeviceError;
-use qanat::nic::link::{self, Feature, Namespace};
-use qanat::nic::veth::{self, Veth, VethConfig};
+use qanat_nic::DeviceError;
+use qanat_nic::link::{self, Feature, Namespace};
+use qanat_nic::veth::{self, Veth, VethConfig};
 use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};

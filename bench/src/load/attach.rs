@@ -1,9 +1,9 @@
 //! Putting the native loader on the wire: [`Attachment::towards`] the server, with the memory and limits a loader needs.
 
 use super::http::{HttpPlan, LoadError};
-use qanat::nic::MemoryPlan;
-use qanat::nic::link::Namespace;
 use qanat::{Attachment, Runtime};
+use qanat_nic::MemoryPlan;
+use qanat_nic::link::Namespace;
 use std::net::IpAddr;
 
 /// Own addresses taken on a veth unless told otherwise: each has some 28,000 ports and more, so four outlast the

@@ -1,7 +1,7 @@
 //! What is asked for: one request after another, drawn from a weighted set.
 
 use qanat::Bytes;
-use qanat::nic::Random;
+use qanat_nic::Random;
 use std::net::{SocketAddr, ToSocketAddrs};
 use thiserror::Error;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::load::http::HttpLoadOptions;
-use qanat::nic::{MemoryPlan, PairConfig, pair};
 use qanat::{Config, ListenOptions};
+use qanat_nic::{MemoryPlan, PairConfig, pair};
 use std::collections::HashMap;
 
 const BODY_BYTES: usize = 10_000;
@@ -43,7 +43,7 @@ impl Service for Server {
     }
 }
 
-fn runtime(vnic: Box<dyn qanat::nic::Vnic>, addresses: &[&str], seed: u8) -> Runtime {
+fn runtime(vnic: Box<dyn qanat_nic::Vnic>, addresses: &[&str], seed: u8) -> Runtime {
     let mut config = Config::new(addresses[0].parse().unwrap(), 24);
     config.addresses = addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect();
     config.connections_max = 1_024;

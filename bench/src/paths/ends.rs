@@ -1,8 +1,8 @@
 //! What both sides of a path agree on, and how a side fails.
 
-use qanat::nic::DeviceError;
 use qanat::{AttachError, RuntimeError};
 use qanat_delay::DelayError;
+use qanat_nic::DeviceError;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use thiserror::Error;

@@ -2,12 +2,12 @@
 
 use super::ends::{DOWNLOAD_BYTES, Failure, OURS, PORT};
 use super::watch::Watch;
-use qanat::nic::MemoryPlan;
 use qanat::{
     AttachOptions, Attachment, Bytes, CardSource, Commands, ConnectOptions, ConnectionId, Context, Event,
     ListenOptions, Runtime, RuntimeOptions, Service, StartError, StopHandle, entropy,
 };
 use qanat_delay::Lab;
+use qanat_nic::MemoryPlan;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::harness::process::{Spec, start};
 use crate::harness::topology::Topology;
 use crate::load::figures::{Latency, LatencyHistogram};
 use crate::machine::{CpuTimes, MachineSample};
-use qanat::nic::Random;
+use qanat_nic::Random;
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

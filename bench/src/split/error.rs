@@ -1,8 +1,8 @@
 //! Why a server of the split placement's tables fails.
 
 use crate::harness::HarnessError;
-use qanat::nic::memif::MemifError;
 use qanat::{AttachError, StartError};
+use qanat_nic::memif::MemifError;
 use qanat_web::WebError;
 use std::io;
 use thiserror::Error;

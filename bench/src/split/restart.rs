@@ -3,7 +3,7 @@
 use crate::harness::HarnessError;
 use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::scratch::Scratch;
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -5,7 +5,7 @@ use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::scratch::Scratch;
 use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
 use crate::load::mix::YAHOO;
-use qanat::nic::Random;
+use qanat_nic::Random;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
 //! Memory files: made by the net core with their size sealed, so that nobody can pull mapped memory away; mapped by either
 //! side with the access it is to have.
 
-use std::fs::File;
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -33,22 +34,12 @@ impl SharedMemory {
     /// # Errors
     /// What the kernel says.
     pub fn create(length: usize) -> io::Result<OwnedFd> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | libc::MFD_NOEXEC_SEAL;
-        // SAFETY: a NUL-terminated name.
-        let fd = unsafe { libc::memfd_create(c"qanat-split".as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        file.set_len(length as u64)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
+        let file = rustix::fs::memfd_create(c"qanat-split", flags)?;
+        rustix::fs::ftruncate(&file, length as u64)?;
         // Allocated now: a page that could not be had later would be a signal for the thread that touches it.
-        // SAFETY: takes no pointers.
-        if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let file = OwnedFd::from(file);
-        seal(file.as_fd(), libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(file)
     }
 
@@ -59,17 +50,13 @@ impl SharedMemory {
     pub fn map(file: BorrowedFd<'_>, length: usize, access: Access) -> io::Result<SharedMemory> {
         check_sealed(file, length)?;
         let protection = match access {
-            Access::Read => libc::PROT_READ,
-            Access::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Access::Read => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
         // SAFETY: a new mapping at an address of the kernel's choice; the file cannot shrink under it.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the mapping just made; advice only.
-        unsafe { libc::madvise(address, length, libc::MADV_DONTDUMP) };
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, file, 0) }?;
+        // SAFETY: the mapping just made. It is advice only, so an error doesn't matter.
+        let _ = unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontDump) };
         let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(SharedMemory { base, length })
     }
@@ -87,7 +74,8 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map` with this length; what refers into it holds this object.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 
@@ -106,23 +94,13 @@ impl AsRef<[u8]> for SharedMemory {
 /// A handle that keeps the mapping.
 pub(crate) type Shared = Arc<SharedMemory>;
 
-fn seal(file: BorrowedFd<'_>, seals: i32) -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 fn check_sealed(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     let refused = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidData, text.to_owned()));
-    // SAFETY: takes no pointers; the descriptor is live.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+    if !rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
         return refused("shared memory that is no memory file sealed against shrinking");
     }
-    let size = File::from(file.try_clone_to_owned()?).metadata()?.len();
-    if length == 0 || size < length as u64 {
+    let size = rustix::fs::fstat(file)?.st_size;
+    if length == 0 || u64::try_from(size).unwrap_or(0) < length as u64 {
         return refused("shared memory shorter than said");
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! What the commands that talk to the daemon share.
 
 use clap::Args;
-use qanat::control::client::{Session, default_socket};
-use qanat::control::protocol::{Answer, Request};
+use qanat_control::client::{Session, default_socket};
+use qanat_control::protocol::{Answer, Request};
 use std::convert::Infallible;
 use std::fmt;
 use std::path::{Path, PathBuf};

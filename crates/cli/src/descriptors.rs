@@ -1,6 +1,6 @@
 //! Descriptors that a command may have. One that runs out of them would end halfway, so it is looked at first.
 
-use qanat::nic::DESCRIPTORS_REMEDY;
+use qanat_nic::DESCRIPTORS_REMEDY;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What each command can do its work with.

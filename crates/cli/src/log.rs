@@ -4,7 +4,7 @@
 //! Nobody waits long for whoever reads the log. A line that finds no room is lost, and the next one that finds room says how many were.
 
 use clap::{Args, ValueEnum};
-use qanat::control::log_line;
+use qanat_control::log_line;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Map, Value};
 use std::ffi::OsString;

@@ -14,7 +14,7 @@ use crate::say::say;
 use clap::Args;
 use failure::Failure;
 use qanat::OwnDevice;
-use qanat::control::client::{ClientError, Session, default_socket};
+use qanat_control::client::{ClientError, Session, default_socket};
 use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
 use qanat_launch::numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -41,41 +41,42 @@ const _: () = assert!(FIRST_INHERITED as u64 + INHERITED_MAX <= FIRST_OWN as u64
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Run a program as it is, its sockets on a user-level stack of its own
+/// Run an unmodified program with its sockets on a user-level stack
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   sudo qanat run -- redis-server --bind 10.77.0.2 --protected-mode no
-  sudo qanat run -- memcached -u nobody -l 10.77.0.5     the card has the address the program binds
-  sudo qanat run -- python3 -m http.server               all addresses: the card's, and the kernel's too
-  sudo qanat run -- curl http://10.77.0.1/               what is on the card's link goes by the card
-  sudo qanat run --interface eth1 --address 10.5.0.7/24 -- nginx    an address of its own on a network there is
-  qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, behind `qanat up`
-Sockets bound or connected to where the card leads are the stack's; all others, and files, pipes and Unix sockets, are the
-kernel's as ever. Children made by fork share the sockets, and what they exec has those it inherits. A program beside another one
-has the next address, or shares the one it names. Without a daemon (`qanat up`) one is started, as root, and ends with its last card. `--support` tells which calls and options are supported.")]
+  sudo qanat run -- memcached -u nobody -l 10.77.0.5     the card gets the address that the program binds
+  sudo qanat run -- python3 -m http.server               all addresses: the card's and the kernel's
+  sudo qanat run -- curl http://10.77.0.1/               peers on the card's link are reached over the card
+  sudo qanat run --interface eth1 --address 10.5.0.7/24 -- nginx    an address of its own on an existing network
+  qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, with a daemon (`qanat up`)
+A socket is the stack's if it is bound or connected to an address that the card leads to. All other sockets, files and pipes stay the
+kernel's. Children share the sockets after fork, and keep what they inherit over exec. A second program gets the next free address, or
+shares the one that it names. If no daemon runs (`qanat up`), root gets one that ends with its last card. `--support` lists the calls and
+options that are supported.")]
 pub struct Arguments {
-    /// The card's address; a program that binds another of the same prefix gets that one. May be repeated (IPv6, say). Programs of
-    /// one user that name the same address share it. [default: 10.77.0.2/24, or the next that is free]
+    /// The card's address. If the program binds another address of the prefix, the card gets that one. May be repeated (IPv6, say). If
+    /// programs of one user name the same address, they share it. [default: 10.77.0.2/24, or the next free one]
     #[arg(long, value_name = "ADDRESS/LENGTH")]
     address: Vec<Prefixed>,
     /// Next hop for everything off the prefix
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
-    /// Take the address on this interface, without a daemon, as root; the interface's other addresses stay the kernel's
+    /// Use this interface, without a daemon, as root. Its other addresses stay the kernel's
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
     /// MTU of the card
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     mtu: u32,
-    /// Of which kind the card is. A TAP device is quicker with peers on kernel sockets of this machine [default: tap where there can
-    /// be one, else veth]
+    /// The kind of card. A TAP device is faster if the peers are kernel sockets of this machine [default: tap where possible, else
+    /// veth]
     #[arg(long, value_enum, value_name = "KIND", env = "QANAT_DEVICE")]
     device: Option<OwnDeviceKind>,
-    /// Say which sockets are ours, which are the kernel's, and why, on standard error
+    /// Say on standard error which sockets are the stack's, which are the kernel's, and why
     #[arg(long)]
     explain: bool,
-    /// Print which calls, options and flags are supported, and end
+    /// List the supported calls, options and flags, and exit
     #[arg(long)]
     support: bool,
     /// The program and its arguments

@@ -20,7 +20,7 @@ impl Display for Kind {
     }
 }
 
-/// A label's name and value. A value that may have any characters must be [`Escaped`].
+/// A label's name and value. The value may have any characters: they are quoted when they are written.
 pub type Label<'a> = (&'a str, &'a dyn Display);
 
 /// The text under construction.
@@ -65,7 +65,9 @@ impl Family<'_> {
         // Writing to a String cannot fail.
         for (index, (name, text)) in labels.iter().enumerate() {
             let before = if index == 0 { '{' } else { ',' };
-            let _ = write!(self.text, "{before}{name}=\"{text}\"");
+            let _ = write!(self.text, "{before}{name}=\"");
+            let _ = write!(Escaping(self.text), "{text}");
+            self.text.push('"');
         }
         let after = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.text, "{after} {value}");
@@ -84,18 +86,17 @@ impl Family<'_> {
     }
 }
 
-/// A label's value that may have any characters, quoted as the format wants it.
-#[derive(Clone, Copy, Debug)]
-pub struct Escaped<'a>(pub &'a str);
+/// Writes a label's value with its backslashes, quotes and newlines quoted as the format wants it.
+struct Escaping<'a>(&'a mut String);
 
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
+impl fmt::Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
             match character {
-                '\\' => f.write_str("\\\\")?,
-                '"' => f.write_str("\\\"")?,
-                '\n' => f.write_str("\\n")?,
-                other => f.write_char(other)?,
+                '\\' => self.0.push_str("\\\\"),
+                '"' => self.0.push_str("\\\""),
+                '\n' => self.0.push_str("\\n"),
+                other => self.0.push(other),
             }
         }
         Ok(())
@@ -111,11 +112,12 @@ mod tests {
         let mut text = Exposition::default();
         text.family("cards", Kind::Gauge, "Cards there are.").value(2);
         text.family("frames_total", Kind::Counter, "Frames.").by("way", [("in", 7u64), ("out", 8)]);
-        let name = Escaped("a\"\\\n");
-        text.continued("frames_total").labelled(&[("way", &"lost"), ("name", &name)], 9);
+        text.continued("frames_total").labelled(&[("way", &"lost"), ("name", &"a\"\\\n")], 9);
+        text.continued("frames_total").by("way", [("\\\"", 1)]);
         let expected = "# HELP cards Cards there are.\n# TYPE cards gauge\ncards 2\n# HELP frames_total Frames.\n\
                         # TYPE frames_total counter\nframes_total{way=\"in\"} 7\nframes_total{way=\"out\"} 8\n\
-                        frames_total{way=\"lost\",name=\"a\\\"\\\\\\n\"} 9\n";
+                        frames_total{way=\"lost\",name=\"a\\\"\\\\\\n\"} 9\n\
+                        frames_total{way=\"\\\\\\\"\"} 1\n";
         assert_eq!(text.bytes(), expected.len());
         assert_eq!(text.into_text(), expected);
     }

@@ -139,10 +139,9 @@ fn listen_at(policy: &Policy) -> Result<OwnedFd, DaemonError> {
         if connect(&probe, &address).is_ok() {
             return Err(format!("a daemon listens at {name} already: `qanat down` ends it").into());
         }
-        if !qanat_nic::is_left_behind(path) {
+        if !qanat_nic::remove_left_behind(path).map_err(|error| format!("{name}: {error}"))? {
             return Err(format!("{name} is another program's socket; {ELSEWHERE}").into());
         }
-        std::fs::remove_file(path).map_err(|error| format!("{name}: {error}"))?;
     }
     // Under its name there is never a socket that does not listen yet, or that its group may not use yet.
     let mut hidden = path.as_os_str().to_owned();

@@ -7,10 +7,12 @@
 //! The file of received frames is sealed with `F_SEAL_FUTURE_WRITE` once all who write it have mapped it: after that nobody,
 //! by whatever descriptor and with whatever privilege, can map it writable or write to it.
 
-use crate::memory::{Frame, Pool, Region, check};
-use std::fs::File;
+use crate::base::memory_file;
+use crate::memory::{FRAMES, Frame, Pool, Region, check};
+use rustix::fs::SealFlags;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 const PAGE: usize = 4_096;
@@ -31,32 +33,15 @@ impl LendableFiles {
     /// # Errors
     /// What the kernel says.
     pub fn seal_receive(&self) -> io::Result<()> {
-        seal(self.receive.as_fd(), libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)
-    }
-}
-
-fn seal(file: BorrowedFd<'_>, seals: i32) -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        memory_file::seal(self.receive.as_fd(), SealFlags::FUTURE_WRITE | SealFlags::SEAL)
     }
 }
 
 /// A memory file, allocated and of sealed size.
-fn memory_file(length: usize) -> io::Result<OwnedFd> {
-    // SAFETY: a NUL-terminated name.
-    let fd = unsafe { libc::memfd_create(c"qanat-frames".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let file = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: takes no pointers.
-    if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    seal(file.as_fd(), libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+fn frames_file(length: usize) -> io::Result<OwnedFd> {
+    let file = memory_file::create(FRAMES)?;
+    memory_file::allocate(file.as_fd(), length)?;
+    memory_file::seal(file.as_fd(), memory_file::SIZE)?;
     Ok(file)
 }
 
@@ -64,8 +49,8 @@ impl Region {
     /// A region of `receive` frames in one memory file and `rest` in another.
     pub(crate) fn lendable(receive: u32, rest: u32, frame_size: u32) -> io::Result<(Rc<Region>, LendableFiles)> {
         let files = LendableFiles {
-            receive: memory_file(check(receive, frame_size)?)?,
-            rest: memory_file(check(rest, frame_size)?)?,
+            receive: frames_file(check(receive, frame_size)?)?,
+            rest: frames_file(check(rest, frame_size)?)?,
         };
         let region =
             Region::of_lendable(files.receive.as_fd(), files.rest.as_fd(), (receive, rest), frame_size, false)?;
@@ -86,29 +71,22 @@ impl Region {
         let count = count.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "frames that are lent must fill pages: an even number of them")
         })?;
-        let writable = libc::PROT_READ | libc::PROT_WRITE;
-        let received = if is_sealed { libc::PROT_READ } else { writable };
-        let anywhere = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let writable = ProtFlags::READ | ProtFlags::WRITE;
+        let received = if is_sealed { ProtFlags::READ } else { writable };
+        let (nothing, anywhere) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a new mapping at an address of the kernel's choice, without access: it only reserves addresses.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), first + second, libc::PROT_NONE, anywhere, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), first + second, nothing, anywhere) }?;
         // From here on the region unmaps what is mapped.
         let region = Region::over(base, if is_sealed { receive } else { 0 }, count, frame_size)?;
         for (file, offset, length, protection) in
             [(receive_file, 0, first, received), (rest_file, first, second, writable)]
         {
-            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            let (place, flags) = (base.wrapping_byte_add(offset), MapFlags::SHARED | MapFlags::FIXED);
             // SAFETY: replaces a part of the reservation just made, and nothing else; the file's size is sealed.
-            let mapped =
-                unsafe { libc::mmap(base.wrapping_byte_add(offset), length, protection, flags, file.as_raw_fd(), 0) };
-            if mapped == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
+            unsafe { rustix::mm::mmap(place, length, protection, flags, file, 0) }?;
         }
-        // SAFETY: the mappings just made; advice only.
-        unsafe { libc::madvise(base, first + second, libc::MADV_DONTDUMP) };
+        // SAFETY: the mappings just made. It is advice only, so an error doesn't matter.
+        let _ = unsafe { rustix::mm::madvise(base, first + second, Advice::LinuxDontDump) };
         Ok(region)
     }
 
@@ -116,12 +94,9 @@ impl Region {
     fn read_only(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
         let length = check(frame_count, frame_size)?;
         check_file(file, length)?;
-        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+        let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
         // SAFETY: a new mapping at an address of the kernel's choice; the file's size is sealed.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0) }?;
         Region::over(base, frame_count, frame_count, frame_size)
     }
 
@@ -140,9 +115,9 @@ impl Region {
 /// # Errors
 /// `InvalidInput` for a size or count out of range; what the kernel says.
 pub fn lendable_frames(frame_count: u32, frame_size: u32) -> io::Result<(Pool, OwnedFd)> {
-    let file = memory_file(check(frame_count, frame_size)?)?;
+    let file = frames_file(check(frame_count, frame_size)?)?;
     let region = Region::of_memory_file(file.as_fd(), frame_count, frame_size)?;
-    seal(file.as_fd(), libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)?;
+    memory_file::seal(file.as_fd(), SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
     let pool = region.pool(frame_count).ok_or(io::ErrorKind::InvalidInput)?;
     Ok((pool, file))
 }
@@ -157,10 +132,7 @@ pub fn lent_frames(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> i
 }
 
 pub(crate) fn check_file(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
-    // SAFETY: takes no pointers; the descriptor is live.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    let size = File::from(file.try_clone_to_owned()?).metadata()?.len();
-    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || size < length as u64 {
+    if !memory_file::is_of_lasting_size(file) || memory_file::length(file)? < length as u64 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "frames in a file that is short, or may become so"));
     }
     Ok(())
@@ -237,6 +209,8 @@ impl LentFrames {
 mod tests {
     use super::*;
     use crate::MemoryPlan;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
 
     const PLAN: MemoryPlan = MemoryPlan { frame_size: 2048, receive_frames: 4, transmit_frames: 4, prepared_frames: 0 };
 

@@ -42,7 +42,7 @@ pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
 pub use base::{breakdown, place};
 pub use error::{DESCRIPTORS_REMEDY, DeviceError};
 pub use fault::{Fault, FaultCounters, FaultRates};
-pub use left_socket::is_left_behind;
+pub use left_socket::{bind_in_place, remove_left_behind};
 pub use lent::{LendableFiles, LentFrames, lendable_frames, lent_frames};
 pub use memif::{Memif, MemifConfig, MemifError, MemifListener};
 pub use memory::{Frame, Pool, Region};

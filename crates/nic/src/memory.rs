@@ -9,15 +9,21 @@
 //! A `Frame` is owned: holding it is the only right to read or write its bytes. Dropping it gives it back to its
 //! pool, so nothing can leak while a program forgets nothing; [`Pool::free_count`] shows it. Not `Send`.
 
+use crate::base::memory_file;
 use crate::base::place;
 use crate::base::prefetch::prefetch_at;
+use rustix::fs::SealFlags;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::cell::UnsafeCell;
+use std::ffi::CStr;
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
+
+/// The name of frames' memory files in `/proc/PID/maps`.
+pub(crate) const FRAMES: &CStr = c"qanat-frames";
 
 /// A mapped, page-aligned run of memory cut into frames of equal size.
 pub struct Region {
@@ -31,18 +37,6 @@ pub struct Region {
     copies: std::cell::OnceCell<Pool>,
 }
 
-/// An empty memory file whose size can be sealed.
-fn memory_file() -> io::Result<File> {
-    let (name, flags) = (c"qanat-frames", libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-    // SAFETY: a NUL-terminated name.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
 impl Region {
     /// Maps zeroed memory for `frame_count` frames of `frame_size` bytes (a power of two, 512…1,048,576).
     ///
@@ -52,16 +46,14 @@ impl Region {
         let length = check(frame_count, frame_size)?;
         if place::is_on() {
             // What is noted is to be had elsewhere: in a file, of which there is no more than what is touched.
-            let file = memory_file()?;
-            file.set_len(length as u64)?;
+            let file = memory_file::create(FRAMES)?;
+            memory_file::set_length(file.as_fd(), length)?;
             return Region::map(length, file.as_fd(), frame_count, frame_size);
         }
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let address =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }?;
         Region::mapped(address, length, frame_count, frame_size)
     }
 
@@ -72,20 +64,12 @@ impl Region {
     /// As for `new`; what `memfd_create` says.
     pub fn in_memory_file(frame_count: u32, frame_size: u32) -> io::Result<(Rc<Region>, OwnedFd)> {
         let length = check(frame_count, frame_size)?;
-        let file = memory_file()?;
-        let fd = file.as_raw_fd();
+        let file = memory_file::create(FRAMES)?;
         // Allocated now: the process that makes the memory is charged for it, not the one that registers it.
-        // SAFETY: takes no pointers.
-        if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: takes no pointers.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        memory_file::allocate(file.as_fd(), length)?;
+        memory_file::seal(file.as_fd(), memory_file::SIZE | SealFlags::SEAL)?;
         let region = Region::map(length, file.as_fd(), frame_count, frame_size)?;
-        Ok((region, file.into()))
+        Ok((region, file))
     }
 
     /// Maps another process's memory file; its size must be sealed, and be that of these frames.
@@ -106,8 +90,8 @@ impl Region {
         // A core dump without packets: peers' data is not for a crash report, and a restart must not wait for gigabytes.
         // SAFETY: the mapping just made, in its length.
         unsafe {
-            libc::madvise(address, length, libc::MADV_HUGEPAGE);
-            libc::madvise(address, length, libc::MADV_DONTDUMP);
+            let _ = rustix::mm::madvise(address, length, Advice::LinuxHugepage);
+            let _ = rustix::mm::madvise(address, length, Advice::LinuxDontDump);
         }
         Region::over(address, 0, frame_count, frame_size)
     }
@@ -216,9 +200,8 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map` with this length, and every Frame and Pool holds an Rc of this Region,
         // so nothing refers to it any more.
-        unsafe {
-            libc::munmap(self.base.as_ptr().cast(), self.length());
-        }
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length()) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 

@@ -98,19 +98,23 @@
 //! | getting a card | [`AttachOptions`], [`Attachment`]; from the daemon by [`control`] |
 //! | a stack in another process | [`split`] |
 //! | giving up rights | [`confine`] |
-//! | driving stack and device by hand | the crates below: [`nic`], [`stack`], [`wire`] |
+//! | cards, a stack's figures, checksums | [`nic`], [`stack`], [`wire`] |
 #![forbid(unsafe_code)]
 
 mod attachment;
 pub mod confine;
+pub mod control;
 mod entropy;
 mod linked_commands;
+pub mod nic;
 mod runtime;
 mod service;
 pub mod split;
+pub mod stack;
 mod start_error;
 mod storage;
 mod wait_set;
+pub mod wire;
 
 pub use attachment::{
     AttachError, AttachOptions, Attachment, CardSource, DaemonCard, InterfaceCard, OwnCard, OwnDevice, OwnKind,
@@ -123,11 +127,9 @@ pub use qanat_api::{
     FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source, StorageCommands, StorageError,
     TimerId, UdpSocketId, double,
 };
-pub use qanat_control as control;
 pub use qanat_disk as disk;
-pub use qanat_nic::{self as nic, Frame, Pool, Time};
-pub use qanat_stack::{self as stack, AddressState, Config, DuplicateAddressDetection};
-pub use qanat_wire as wire;
+pub use qanat_nic::{Frame, Pool, Time};
+pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};
 pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
 pub use start_error::StartError;

@@ -4,7 +4,7 @@ use crate::figures::Figures;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 use qanat::StopHandle;
-use qanat::nic::uring::DatagramRing;
+use qanat_nic::uring::DatagramRing;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;

@@ -1,8 +1,8 @@
 //! Which link to be on, as users write it.
 
-use qanat::nic::memif::{self, MemifDevice, MemifError, MemifListener};
-use qanat::nic::{MemifConfig, MemoryPlan};
-use qanat::wire::ethernet::MacAddress;
+use qanat_nic::memif::{self, MemifDevice, MemifError, MemifListener};
+use qanat_nic::{MemifConfig, MemoryPlan};
+use qanat_wire::ethernet::MacAddress;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;

@@ -2,11 +2,11 @@
 //! bytes are summed in another order. ARP requests are answered, whatever the address, so that clients find us.
 
 use crate::figures::Figures;
-use qanat::nic::breakdown::{self, Phase};
-use qanat::nic::{Frame, TransmitBuffer, TransmitOptions, Vnic};
-use qanat::wire::arp;
-use qanat::wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
 use qanat::{SpinPolicy, StopHandle, WaitSet};
+use qanat_nic::breakdown::{self, Phase};
+use qanat_nic::{Frame, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_wire::arp;
+use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -178,7 +178,7 @@ impl<V: Vnic> RawEcho<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qanat::nic::{MemoryPlan, PairConfig, pair};
+    use qanat_nic::{MemoryPlan, PairConfig, pair};
 
     fn datagram() -> Vec<u8> {
         let mut bytes = vec![0u8; 60];

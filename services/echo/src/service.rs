@@ -1,8 +1,8 @@
 //! The echo as a service of the native API.
 
 use crate::figures::Figures;
-use qanat::nic::breakdown::{Phase, span};
 use qanat::{Chunk, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service, StartError};
+use qanat_nic::breakdown::{Phase, span};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -214,8 +214,8 @@ impl EchoService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use qanat::nic::{MemoryPlan, PairConfig, pair};
     use qanat::{CloseReason, Config, ConnectOptions, Runtime, UdpSocketId};
+    use qanat_nic::{MemoryPlan, PairConfig, pair};
 
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -259,7 +259,7 @@ mod tests {
     fn datagrams_and_streams_come_back() {
         for copies in [false, true] {
             let (one, other) = pair(PairConfig::default()).unwrap();
-            let open = |port: qanat::nic::PairPort, address| {
+            let open = |port: qanat_nic::PairPort, address| {
                 let vnic = Box::new(port.open(MemoryPlan::default()).unwrap());
                 Runtime::new(vnic, Config::new(address, 24), [3; 32])
             };

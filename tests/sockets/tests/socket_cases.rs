@@ -6,7 +6,7 @@ mod epolls;
 mod known;
 
 use known::{How, Known};
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

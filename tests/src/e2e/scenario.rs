@@ -1,7 +1,7 @@
 //! Where a system test runs: as root, one at a time, in a network namespace that dies with it.
 
 use super::program::Program;
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 

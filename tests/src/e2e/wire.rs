@@ -1,7 +1,7 @@
 //! A veth device whose other end is another machine, as far as the kernel is concerned.
 
 use super::program::{Program, Running};
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use serde_json::Value;
 
 /// Two namespaces and the wire between them:

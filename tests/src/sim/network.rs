@@ -2,7 +2,7 @@
 
 use super::trace::Trace;
 use crate::random::Random;
-use qanat::nic::{
+use qanat_nic::{
     Fault, FaultRates, LinkConfig, ManualClock, MemoryPlan, Pair, PairConfig, PairPort, Pcap, Pool, SimulatedLink,
     Vnic, pair,
 };

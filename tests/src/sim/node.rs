@@ -1,9 +1,9 @@
 //! What sits at an end of the network.
 
 use super::network::{Device, Pools};
-use qanat::nic::{Time, Vnic, snapshot};
-use qanat::stack::{Stack, Usage};
 use qanat::{Config, Context, Service};
+use qanat_nic::{Time, Vnic, snapshot};
+use qanat_stack::{Stack, Usage};
 
 /// An end: a stack with something on top.
 pub trait Node {

@@ -43,7 +43,7 @@ pub struct PatternSource {
 impl Source for PatternSource {
     fn fill(&self, stamp: u64, offset: u64, target: &mut [u8]) -> Fill {
         fill(stamp, offset, target);
-        Fill { sum: self.with_sums.then(|| qanat::wire::checksum::sum(target)) }
+        Fill { sum: self.with_sums.then(|| qanat_wire::checksum::sum(target)) }
     }
 
     fn boundary(&self, _stamp: u64, offset: u64) -> Option<usize> {

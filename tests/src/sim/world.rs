@@ -5,7 +5,7 @@ use super::node::Node;
 use super::seeds::Run;
 use super::trace::Trace;
 use crate::random::mix;
-use qanat::nic::{Clock, FaultRates, ManualClock, Time, Vnic};
+use qanat_nic::{Clock, FaultRates, ManualClock, Time, Vnic};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

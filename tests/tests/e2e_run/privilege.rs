@@ -86,6 +86,20 @@ fn a_worker_that_became_nobody_does_its_master_no_harm() {
     });
 }
 
+/// A master that has left the memory it shared makes calls with bad pointers: Linux' errors, and its socket goes on.
+#[test]
+fn pointers_to_nowhere_are_refused_to_a_master_that_left() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e_run/nowhere.py");
+        let outcome =
+            run(directory.path(), &["timeout", "-k", "1", "15", "python3", script]).start().wait(3 * PATIENCE);
+        let wanted = "setsockopt 14\nsetsockopt 14\nsetsockopt 22\nsetsockopt 22\ngetsockopt 14\ngetsockopt 14\nbind 14\n\
+                      ioctl 14\nioctl 0\nsetsockopt 0\n('10.77.0.2', 7000)\n";
+        assert_eq!(outcome.text(), wanted, "{}", outcome.stderr);
+    });
+}
+
 /// The same by one who has given up nothing: that this hits the master shows that the other would.
 #[test]
 fn a_worker_of_the_same_rights_does() {

@@ -1,7 +1,7 @@
 //! What the user names on the command line is had, or is an error before the program begins; what goes to the kernel is told.
 
 use super::{PATIENCE, ask, ends, run_with};
-use qanat::control::client::Session;
+use qanat_control::client::Session;
 use qanat_tests::e2e::{NOBODY, Outcome, Program, Wire, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::Signal;
 use std::net::{TcpListener, TcpStream, UdpSocket};

@@ -1,7 +1,7 @@
 //! A machine, as far as the network goes: a namespace that tools and services are started in.
 
 use super::processes::{self, Process};
-use qanat::nic::link::Namespace;
+use qanat_nic::link::Namespace;
 use qanat_tests::e2e::{Outcome, Program, Running};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A daemon in the test's own namespace, and cards of it.
 
-use qanat::control::address::Address;
-use qanat::control::client::{Session, VnicHandle};
-use qanat::control::protocol::{VnicStatus, VnicWish};
-use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_control::address::Address;
+use qanat_control::client::{Session, VnicHandle};
+use qanat_control::protocol::{VnicStatus, VnicWish};
+use qanat_nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_tests::e2e::{Program, Running, Unit, qanat};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The fence, run by the kernel on tables of frames.
 
 use super::frames::*;
-use qanat::control::filter::{Addresses, Direction, Filter, Rate};
+use qanat_control::filter::{Addresses, Direction, Filter, Rate};
 use qanat_daemon::fence::rows::VnicRow;
 use qanat_daemon::fence::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables};
 use qanat_tests::e2e::scenario;

@@ -1,7 +1,7 @@
 //! A net core that can't be killed.
 
 use super::cards::rule;
-use qanat::control::client::Session;
+use qanat_control::client::Session;
 use qanat_daemon::policy::Policy;
 use qanat_daemon::{Daemon, Ending, Event};
 use qanat_tests::e2e::{eventually, scenario, workspace};

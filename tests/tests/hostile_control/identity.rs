@@ -5,7 +5,7 @@ use super::frames::*;
 use super::gate::{
     ARP, ATTACKER, Attack, Fence, IP, IPV6, LOOPBACK, VICTIM, attack, filter, fragment, mapped, tcp_frame,
 };
-use qanat::control::filter::{Direction, Filter, Rate};
+use qanat_control::filter::{Direction, Filter, Rate};
 use qanat_daemon::fence::rows::{FilterRow, LinkScope};
 use qanat_daemon::fence::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, KERNEL};
 use qanat_tests::e2e::scenario;

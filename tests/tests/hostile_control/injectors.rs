@@ -2,7 +2,7 @@
 
 use super::cards::{Control, PLAN, arrivals, card, rule, send, wish};
 use super::frames::{Ipv4, ethernet, udp};
-use qanat::nic::{AfXdp, Vnic};
+use qanat_nic::{AfXdp, Vnic};
 use qanat_tests::e2e::scenario;
 
 /// Frames of one flush: enough to be worth injecting.
@@ -78,7 +78,7 @@ fn a_full_quota_leaves_the_ring() {
         assert!(first.injects());
         let vnic = control.session().create_vnic(wish(3, &["udp/7"])).expect("a VNIC");
         assert!(vnic.open_queue(0, PLAN).is_err(), "1.1 MiB are left");
-        let plan = qanat::nic::MemoryPlan { receive_frames: 128, transmit_frames: 256, ..PLAN };
+        let plan = qanat_nic::MemoryPlan { receive_frames: 128, transmit_frames: 256, ..PLAN };
         let mut second = vnic.open_queue(0, plan).expect("0.75 MiB");
         assert!(!second.injects(), "there is no room for an injector");
         let mut first = first;

@@ -4,14 +4,14 @@ use super::cards::{Control, PLAN, arrivals, count, send};
 use super::frames::ethernet;
 use super::running::{kill_group, site_for_anybody};
 use super::uplink::packet;
-use qanat::control::address::Address;
-use qanat::control::client::VnicHandle;
-use qanat::control::filter::{Direction, Filter, Rate};
-use qanat::control::protocol::{Provider, VnicStatus, VnicWish};
-use qanat::nic::AfXdp;
-use qanat::nic::af_xdp::{AttachConfig, Interface, Rule};
-use qanat::nic::link::{Namespace, link};
+use qanat_control::address::Address;
+use qanat_control::client::VnicHandle;
+use qanat_control::filter::{Direction, Filter, Rate};
+use qanat_control::protocol::{Provider, VnicStatus, VnicWish};
 use qanat_daemon::{clear, leftovers};
+use qanat_nic::AfXdp;
+use qanat_nic::af_xdp::{AttachConfig, Interface, Rule};
+use qanat_nic::link::{Namespace, link};
 use qanat_tests::e2e::{NOBODY, Program, eventually, qanat, scenario};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn run(line: &str) {
 /// The NIC, with 192.0.2.1 of the kernel's; its other end is far0 in a namespace of its own.
 fn nic() -> Namespace {
     let far = Namespace::anonymous().expect("a namespace");
-    qanat::nic::link::make_veth("nic0", "far0", &far, 1_500, 4).expect("a veth device");
+    qanat_nic::link::make_veth("nic0", "far0", &far, 1_500, 4).expect("a veth device");
     run("ip addr add 192.0.2.1/24 dev nic0");
     run("ip link set nic0 up");
     far.within(|| {

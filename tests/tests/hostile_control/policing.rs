@@ -2,9 +2,9 @@
 
 use super::cards::{Control, PLAN, card, count, rule, send, wish};
 use super::frames::{Ipv4, ethernet, udp};
-use qanat::control::client::VnicHandle;
-use qanat::control::filter::{Direction, Rate};
-use qanat::nic::{AfXdp, Vnic};
+use qanat_control::client::VnicHandle;
+use qanat_control::filter::{Direction, Rate};
+use qanat_nic::{AfXdp, Vnic};
 use qanat_tests::e2e::scenario;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const BURST_TIME: Duration = Duration::from_millis(20);
 
 fn host_mac(control: &Control, vnic: &VnicHandle) -> [u8; 6] {
     let interface = &vnic.status().interface;
-    let link = qanat::nic::link::link(interface).expect("the kernel's end");
+    let link = qanat_nic::link::link(interface).expect("the kernel's end");
     assert!(control.vnics().iter().any(|vnic| vnic.interface == *interface));
     link.mac.0
 }
@@ -162,7 +162,7 @@ fn many_cards_are_one_user() {
 fn many_queues_are_one_card() {
     scenario(|| {
         let control = Control::generous();
-        let wish = qanat::control::protocol::VnicWish { queues: 4, ..wish(2, &["udp"]) };
+        let wish = qanat_control::protocol::VnicWish { queues: 4, ..wish(2, &["udp"]) };
         let vnic = control.session().create_vnic(wish).expect("a VNIC");
         let mut queues: Vec<AfXdp> = (0..4).map(|queue| vnic.open_queue(queue, PLAN).expect("a queue")).collect();
         let mut queues: Vec<&mut AfXdp> = queues.iter_mut().collect();

@@ -2,10 +2,10 @@
 
 use super::cards::{Control, rule, wish};
 use super::running::descriptors;
-use qanat::control::client::Session;
-use qanat::control::filter::{Direction, Filter};
-use qanat::control::protocol::{MESSAGE_BYTES_MAX, Request, VnicWish};
-use qanat::control::refusal::Cause;
+use qanat_control::client::Session;
+use qanat_control::filter::{Direction, Filter};
+use qanat_control::protocol::{MESSAGE_BYTES_MAX, Request, VnicWish};
+use qanat_control::refusal::Cause;
 use qanat_tests::e2e::{Program, eventually, qanat, scenario};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,

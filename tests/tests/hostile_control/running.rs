@@ -2,9 +2,9 @@
 
 use super::cards::{Control, PLAN, arrivals, card, count, rule, send, wish};
 use super::frames::{Ipv4, arp, ethernet, tcp, udp};
-use qanat::control::filter::{Accepted, Direction, Filter, FilterFlags, Level, Ports};
-use qanat::control::protocol::{Answer, QueueWish, Request};
-use qanat::nic::{AfXdp, Vnic};
+use qanat_control::filter::{Accepted, Direction, Filter, FilterFlags, Level, Ports};
+use qanat_control::protocol::{Answer, QueueWish, Request};
+use qanat_nic::{AfXdp, Vnic};
 use qanat_tests::e2e::{
     NOBODY, PATIENCE, Program, Running, eventually, qanat_for_anybody, resident_kib, scenario, workspace,
 };
@@ -41,7 +41,7 @@ pub fn descriptors(control: &Control) -> usize {
 }
 
 pub fn links() -> usize {
-    qanat::nic::link::links().expect("links").len()
+    qanat_nic::link::links().expect("links").len()
 }
 
 /// kill -9, with all its children.
@@ -116,9 +116,9 @@ fn filters_are_capabilities() {
         drop(filter);
         let ask = |beside: &OwnedFd| {
             let mut buffer = vec![0; 65_536];
-            qanat::control::protocol::send(attacker.as_fd(), Request::Assign { queue: None }, &[beside.as_fd()])
+            qanat_control::protocol::send(attacker.as_fd(), Request::Assign { queue: None }, &[beside.as_fd()])
                 .expect("sent");
-            qanat::control::protocol::receive::<Answer>(attacker.as_fd(), &mut buffer).expect("an answer").0
+            qanat_control::protocol::receive::<Answer>(attacker.as_fd(), &mut buffer).expect("an answer").0
         };
         assert!(matches!(ask(&passed_on), Answer::Done), "a copy is as good");
         passes("by a copy of the handle", true);
@@ -155,8 +155,8 @@ fn memory_is_what_was_agreed_on() {
         let ask = |wish: QueueWish, beside: &[&OwnedFd]| {
             let mut buffer = vec![0; 65_536];
             let beside: Vec<_> = beside.iter().map(|fd| fd.as_fd()).collect();
-            qanat::control::protocol::send(vnic.as_fd(), Request::OpenQueue(wish), &beside).expect("sent");
-            qanat::control::protocol::receive::<Answer>(vnic.as_fd(), &mut buffer).expect("an answer")
+            qanat_control::protocol::send(vnic.as_fd(), Request::OpenQueue(wish), &beside).expect("sent");
+            qanat_control::protocol::receive::<Answer>(vnic.as_fd(), &mut buffer).expect("an answer")
         };
         let refused = |what: &str, wish: QueueWish, beside: &[&OwnedFd]| {
             let (answer, given) = ask(wish, beside);
@@ -213,7 +213,7 @@ fn a_card_is_ready_and_gone_without_a_trace() {
         for _ in 0..20 {
             let start = Instant::now();
             let vnic = session.create_vnic(wish(2, &["udp"])).expect("a VNIC");
-            let queue = vnic.open_queue(0, qanat::nic::MemoryPlan::default()).expect("a queue");
+            let queue = vnic.open_queue(0, qanat_nic::MemoryPlan::default()).expect("a queue");
             times.push(start.elapsed());
             drop((vnic, queue));
             eventually("a closed handle's card goes", PATIENCE, || links() == before_links);

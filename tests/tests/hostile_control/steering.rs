@@ -2,10 +2,10 @@
 
 use super::cards::{Control, PLAN, arrivals, card, send, wish};
 use super::frames::{Ipv4, arp, ethernet, udp};
-use qanat::control::client::{FilterHandle, Session, VnicHandle};
-use qanat::control::filter::{Accepted, Addresses, Direction, FilterFlags, Level, Ports};
-use qanat::control::protocol::VnicWish;
-use qanat::nic::{AfXdp, Vnic};
+use qanat_control::client::{FilterHandle, Session, VnicHandle};
+use qanat_control::filter::{Accepted, Addresses, Direction, FilterFlags, Level, Ports};
+use qanat_control::protocol::VnicWish;
+use qanat_nic::{AfXdp, Vnic};
 use qanat_tests::e2e::{PATIENCE, eventually, scenario, workspace};
 use std::path::Path;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use super::cards::{Control, PLAN, arrivals, card, count, rule, send, wish};
 use super::frames::{Ipv4, ethernet, udp};
 use super::running::{kill_group, links};
-use qanat::control::client::Session;
-use qanat::control::filter::{Direction, Filter, Rate};
-use qanat::control::protocol::VnicWish;
+use qanat_control::client::Session;
+use qanat_control::filter::{Direction, Filter, Rate};
+use qanat_control::protocol::VnicWish;
 use qanat_daemon::leftovers;
 use qanat_tests::e2e::{PATIENCE, Program, Running, eventually, qanat, scenario, workspace};
 use std::os::fd::{AsFd, OwnedFd};
@@ -182,7 +182,7 @@ fn handles_outlive_their_daemon() {
         eventually("the card goes with its last handle", PATIENCE, || control.vnics().len() <= 2);
         println!("gone {:?} after its last handle was closed", start.elapsed());
         let deleted = other.status().vnic;
-        control.session().ask(qanat::control::protocol::Request::DeleteVnic { vnic: deleted }).expect("deleted");
+        control.session().ask(qanat_control::protocol::Request::DeleteVnic { vnic: deleted }).expect("deleted");
         assert!(
             other.set_rate(Direction::Transmit, Rate::UNLIMITED).is_err(),
             "a revoked card's handle proves nothing"
@@ -252,7 +252,7 @@ fn ceilings_are_taken_back() {
     scenario(|| {
         let mut control = Control::start(&rule("transmit = { packets_per_s = 100 }\nmemory_mib = 2"));
         let (vnic, mut queue) = card(&control, 2, &["udp/7"]);
-        let host = qanat::nic::link::link(&vnic.status().interface).expect("the kernel's end").mac.0;
+        let host = qanat_nic::link::link(&vnic.status().interface).expect("the kernel's end").mac.0;
         let packet = ethernet(host, vnic.status().mac, 0x0800, &Ipv4::own(17).with(&udp(7, 9)));
         let limited = |control: &Control| count(&control.vnics()[0], true, "rate_packets").0;
         send(&mut queue, &vec![packet.clone(); 64]);

@@ -2,12 +2,12 @@
 
 use super::cards::{Control, PLAN, arrivals, send};
 use super::frames::{Ipv4, Ipv6, arp, ethernet, neighbour as neighbour_message, udp};
-use qanat::control::address::Address;
-use qanat::control::client::VnicHandle;
-use qanat::control::protocol::VnicWish;
-use qanat::nic::AfXdp;
-use qanat::nic::af_xdp::{AttachConfig, Interface, Rule};
-use qanat::nic::link::{Namespace, link};
+use qanat_control::address::Address;
+use qanat_control::client::VnicHandle;
+use qanat_control::protocol::VnicWish;
+use qanat_nic::AfXdp;
+use qanat_nic::af_xdp::{AttachConfig, Interface, Rule};
+use qanat_nic::link::{Namespace, link};
 use qanat_tests::e2e::{eventually, scenario};
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const WIRE: &str = "[uplink]\ninterface = \"up0\"\n\
 /// A neighbour on the wire with 192.0.2.9, in a namespace of its own; the kernel here has 192.0.2.1.
 fn neighbour() -> Namespace {
     let far = Namespace::anonymous().expect("a namespace");
-    qanat::nic::link::make_veth("up0", "far0", &far, 1_500, 1).expect("a veth device");
+    qanat_nic::link::make_veth("up0", "far0", &far, 1_500, 1).expect("a veth device");
     let run = |line: &str| {
         let mut words = line.split(' ');
         let status = std::process::Command::new(words.next().expect("a command")).args(words).status();
@@ -336,10 +336,10 @@ fn the_wire_outlives_the_daemon() {
         passes(&mut queues, &mut shared_queue, "with the next");
         // A further queue is opened, and steered to, by the new one; a card made by it is on the wire too.
         queues.push(vnic.open_queue(2, PLAN).expect("a further queue"));
-        let filter = qanat::control::filter::Filter::service("udp/7".parse().expect("a service"));
+        let filter = qanat_control::filter::Filter::service("udp/7".parse().expect("a service"));
         let filter = control
             .session()
-            .create_filter_of(qanat::control::filter::Direction::Receive, vec![filter])
+            .create_filter_of(qanat_control::filter::Direction::Receive, vec![filter])
             .expect("a filter");
         vnic.assign(&filter, Some(2)).expect("assigned");
         outside[3].send_to(b"data", &texts[0]).expect("sent");

@@ -3,7 +3,7 @@
 
 use super::frames::*;
 use super::gate::{ARP, Attack, Fence, IP, IPV6, VICTIM, attack, filter, tcp_frame};
-use qanat::control::filter::Filter;
+use qanat_control::filter::Filter;
 use qanat_daemon::fence::rows::VnicRow;
 use qanat_daemon::fence::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UPLINK, KERNEL};
 use qanat_tests::e2e::scenario;

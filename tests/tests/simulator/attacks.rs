@@ -5,8 +5,8 @@ use super::siege::{
     ACK, FIN, HALF_OPEN_MAX, LIVE, MILLISECOND, RST, SYN, anyone, besiege, blank, config, network, under_attack,
 };
 use qanat::CloseReason;
-use qanat::nic::Time;
-use qanat::stack::tcp::TcpConfig;
+use qanat_nic::Time;
+use qanat_stack::tcp::TcpConfig;
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Drain, FlowPlan, PORT, Streams, client_port, own_address};
 use qanat_tests::sim::{Network, Outcome, Run, StackNode, World, pattern};
@@ -95,7 +95,7 @@ fn icmp(kind: u8, code: u8, mtu: u16, quoted: &[u8]) -> Vec<u8> {
     let mut body = vec![kind, code, 0, 0, 0, 0];
     body.extend(mtu.to_be_bytes());
     body.extend(quoted);
-    let sum = qanat::wire::checksum::finish(qanat::wire::checksum::sum(&body));
+    let sum = qanat_wire::checksum::finish(qanat_wire::checksum::sum(&body));
     body[2..4].copy_from_slice(&sum.to_be_bytes());
     packet(CLIENT, SERVER, 1, &body)
 }
@@ -159,7 +159,7 @@ impl RawPeer {
     }
 
     /// What the server's TCP counted.
-    pub fn counters(&self) -> &qanat::stack::tcp::Counters {
+    pub fn counters(&self) -> &qanat_stack::tcp::Counters {
         self.world.b.node.stack.tcp_counters()
     }
 
@@ -394,7 +394,7 @@ fn transfer(start: Time) -> [u64; 3] {
     let server = IpAddr::V4(SERVER);
     let plans = [FlowPlan::plain([400_000, 400_000]); 1];
     let mut network = network();
-    network.faults = [qanat::nic::FaultRates { loss_ppm: 20_000, reorder_ppm: 20_000, ..Default::default() }; 2];
+    network.faults = [qanat_nic::FaultRates { loss_ppm: 20_000, reorder_ppm: 20_000, ..Default::default() }; 2];
     let streams = |side| Streams::new(side, server, &plans);
     assert_eq!(own_address(server), IpAddr::V4(CLIENT));
     let mut world = World::new(

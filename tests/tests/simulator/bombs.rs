@@ -26,7 +26,7 @@ fn fragment_v4(source: Ipv4Addr, protocol: u8, fragment: &Fragment<'_>) -> Vec<u
     let field = fragment.offset & 0x1fff | u16::from(fragment.more) << 13;
     bytes[20..22].copy_from_slice(&field.to_be_bytes());
     bytes[24..26].fill(0);
-    let sum = qanat::wire::checksum::finish(qanat::wire::checksum::sum(&bytes[14..34]));
+    let sum = qanat_wire::checksum::finish(qanat_wire::checksum::sum(&bytes[14..34]));
     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
     bytes
 }
@@ -68,7 +68,7 @@ fn inject_ping(device: &mut Device, number: u64) {
     let mut echo = vec![8, 0, 0, 0, 0, 9];
     echo.extend((number as u16).to_be_bytes());
     echo.extend([0x33; 56]);
-    let sum = qanat::wire::checksum::finish(qanat::wire::checksum::sum(&echo));
+    let sum = qanat_wire::checksum::finish(qanat_wire::checksum::sum(&echo));
     echo[2..4].copy_from_slice(&sum.to_be_bytes());
     let identification = 0x8000 | number as u32;
     for (offset, more, part) in [(4, false, &echo[32..]), (0, true, &echo[..32])] {

@@ -2,9 +2,9 @@
 
 use super::streams::config;
 use qanat::Event;
-use qanat::nic::Time;
-use qanat::stack::tcp::TcpConfig;
-use qanat::stack::{Stack, UdpSocketId, Usage};
+use qanat_nic::Time;
+use qanat_stack::tcp::TcpConfig;
+use qanat_stack::{Stack, UdpSocketId, Usage};
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::own_address;
 use qanat_tests::sim::{Device, Network, Node, World, pattern, seeds};

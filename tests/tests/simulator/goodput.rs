@@ -3,8 +3,8 @@
 //! `QANAT_UPDATE=1` writes the table anew.
 
 use super::streams::config;
-use qanat::nic::{FaultRates, LinkConfig, MemoryPlan, Time};
-use qanat::stack::tcp::TcpConfig;
+use qanat_nic::{FaultRates, LinkConfig, MemoryPlan, Time};
+use qanat_stack::tcp::TcpConfig;
 use qanat_tests::sim::streams::{FlowPlan, Streams, own_address};
 use qanat_tests::sim::{Network, Run, StackNode, World};
 use std::fmt::Write;

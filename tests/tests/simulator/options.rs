@@ -2,7 +2,7 @@
 
 use super::attacks::RawPeer;
 use super::siege::{ACK, MILLISECOND};
-use qanat::stack::tcp::TcpConfig;
+use qanat_stack::tcp::TcpConfig;
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::FlowPlan;
 

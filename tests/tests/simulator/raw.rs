@@ -1,8 +1,8 @@
 //! A node that is no stack: it keeps the frames it gets, answers ARP, and sends what the test makes up.
 
-use qanat::nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
-use qanat::wire::{checksum, ethernet, ipv4, tcp};
+use qanat_nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_tests::sim::{Device, Node};
+use qanat_wire::{checksum, ethernet, ipv4, tcp};
 use std::net::Ipv4Addr;
 
 /// The addresses used in these tests: the server's, and the client's who is also its gateway.
@@ -123,7 +123,7 @@ impl RawNode {
         }
         let Ok(ip) = ipv4::Packet::parse(frame.payload()) else { return };
         let Ok(segment) = tcp::Segment::parse(ip.payload()) else { return };
-        let options = qanat::wire::tcp_options::Options::parse(segment.options()).expect("sound options");
+        let options = qanat_wire::tcp_options::Options::parse(segment.options()).expect("sound options");
         self.segments.push(Got {
             sequence: segment.sequence().0,
             acknowledgment: segment.acknowledgment().0,

@@ -2,9 +2,9 @@
 
 use super::raw::{CLIENT, SERVER, Segment};
 use super::streams::unfinished;
-use qanat::nic::{MemoryPlan, Time};
-use qanat::stack::tcp::TcpConfig;
 use qanat::{CloseReason, Config};
+use qanat_nic::{MemoryPlan, Time};
+use qanat_stack::tcp::TcpConfig;
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Flow, FlowPlan, PORT, Streams};
 use qanat_tests::sim::{Device, Network, Node, Run, StackNode, World};

@@ -1,6 +1,6 @@
 //! smoltcp as a node of the simulator: an implementation of TCP that we didn't write.
 
-use qanat::nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_tests::sim::streams::{FlowPlan, PORT, client_port, flow_of_port, own_address};
 use qanat_tests::sim::{Device, Node, pattern};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};

@@ -2,7 +2,7 @@
 
 use super::smoltcp_node::{SmoltcpNode, SmoltcpOptions};
 use super::streams::{any_tcp, config};
-use qanat::nic::Time;
+use qanat_nic::Time;
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Drain, Ending, FlowPlan, Streams, own_address};
 use qanat_tests::sim::{Network, Node, Run, StackNode, World, seeds};

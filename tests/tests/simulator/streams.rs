@@ -1,8 +1,8 @@
 //! Two of our stacks: byte-exact streams, everything acknowledged once, all given back, under every fault.
 
-use qanat::nic::Time;
-use qanat::stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat::{CloseReason, Config};
+use qanat_nic::Time;
+use qanat_stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{Ending, FlowPlan, Streams, own_address};
 use qanat_tests::sim::{Moves, Network, Node, Run, StackNode, World, seeds};

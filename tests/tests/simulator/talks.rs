@@ -2,10 +2,10 @@
 //! overtaken, with cookies and without, while the server's keys change; each byte compared, each urgent byte one that was marked.
 
 use super::streams::{any_tcp, config};
-use qanat::nic::Time;
-use qanat::stack::tcp::{CookieKeys, Counters};
-use qanat::stack::{FastOpenOptions, FastOpenRequest, Stack, Usage};
 use qanat::{Bytes, Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId};
+use qanat_nic::Time;
+use qanat_stack::tcp::{CookieKeys, Counters};
+use qanat_stack::{FastOpenOptions, FastOpenRequest, Stack, Usage};
 use qanat_tests::random::Random;
 use qanat_tests::sim::streams::{FlowPlan, PORT, client_port, flow_of_port, own_address};
 use qanat_tests::sim::{Device, Network, Node, Run, World, pattern, seeds};

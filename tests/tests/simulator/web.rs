@@ -1,9 +1,9 @@
 //! The web service under faults: every byte of every response, in both copy modes.
 
 use super::web_clients::{Page, WebClients};
-use qanat::nic::{MemoryPlan, Time};
-use qanat::stack::tcp::TcpConfig;
 use qanat::{Config, Service};
+use qanat_nic::{MemoryPlan, Time};
+use qanat_stack::tcp::TcpConfig;
 use qanat_tests::random::Random;
 use qanat_tests::sim::pattern;
 use qanat_tests::sim::streams::own_address;

@@ -1,8 +1,8 @@
 //! Headers of a datagram over IPv4 and Ethernet: built once, then only lengths and checksums change.
 
-use qanat::wire::ethernet::{self, EtherType, MacAddress};
-use qanat::wire::ip::{Ecn, Protocol};
-use qanat::wire::{checksum, ipv4, udp};
+use qanat_wire::ethernet::{self, EtherType, MacAddress};
+use qanat_wire::ip::{Ecn, Protocol};
+use qanat_wire::{checksum, ipv4, udp};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const IP_OFFSET: usize = ethernet::HEADER_LENGTH;

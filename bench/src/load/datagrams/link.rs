@@ -2,11 +2,11 @@
 
 use super::native::Ends;
 use crate::load::http::LoadError;
-use qanat::nic::link::Namespace;
-use qanat::nic::{MemoryPlan, PairConfig, PairPort, Vnic, pair};
-use qanat::wire::ethernet::MacAddress;
 use qanat::{Attachment, Config, StopHandle};
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
+use qanat_nic::link::Namespace;
+use qanat_nic::{MemoryPlan, PairConfig, PairPort, Vnic, pair};
+use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

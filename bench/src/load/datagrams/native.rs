@@ -6,10 +6,10 @@ use super::traffic::{Incoming, Traffic};
 use super::trips::{RoundTrips, TripFigures};
 use super::window::{Phase, Window};
 use crate::load::http::LoadError;
-use qanat::nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
-use qanat::wire::arp;
-use qanat::wire::ethernet::{self, EtherType, MacAddress};
 use qanat::{StopHandle, WaitSet};
+use qanat_nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_wire::arp;
+use qanat_wire::ethernet::{self, EtherType, MacAddress};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 

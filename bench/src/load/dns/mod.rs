@@ -14,7 +14,7 @@ use super::datagrams::{self, native};
 use super::http::LoadError;
 use options::DnsLoadOptions;
 use qanat::StopHandle;
-use qanat::nic::Vnic;
+use qanat_nic::Vnic;
 use queries::Queries;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

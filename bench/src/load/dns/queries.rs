@@ -2,7 +2,7 @@
 
 use domain::base::iana::Rtype;
 use domain::base::name::Name;
-use qanat::nic::Random;
+use qanat_nic::Random;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;

@@ -5,7 +5,7 @@ use super::options::DnsLoadOptions;
 use super::queries::Queries;
 use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use qanat::wire::checksum;
+use qanat_wire::checksum;
 use std::collections::BTreeMap;
 
 const HEADER_LENGTH: usize = 12;

@@ -6,9 +6,9 @@ use crate::load::datagrams::link::{Client, FarEnd, Link, Near, PREFIX_LENGTH, me
 use crate::load::datagrams::native;
 use crate::load::datagrams::trips::TripFigures;
 use crate::load::http::LoadError;
-use qanat::nic::Vnic;
 use qanat::{Config, Runtime, SpinPolicy, StopHandle};
 use qanat_echo::{EchoConfig, EchoService, RawEcho};
+use qanat_nic::Vnic;
 use std::net::SocketAddr;
 
 /// What echoes at the other end of a pair, which is this process too.

@@ -3,7 +3,7 @@
 use crate::load::datagrams::frame::HEADERS_LENGTH;
 use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use qanat::wire::checksum;
+use qanat_wire::checksum;
 
 /// Bytes of a mark: the first of the payload.
 pub const MARK_LENGTH: usize = 8;

@@ -6,7 +6,7 @@ use super::workload::{Request, Workload};
 use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
 use crate::load::http::LoadError;
-use qanat::wire::checksum;
+use qanat_wire::checksum;
 
 const HEADER_LENGTH: usize = 8;
 /// Longest payload of a request. A request is one datagram.

@@ -1,7 +1,7 @@
 //! Which key is asked for next, how, and what the answer must be, to the byte.
 
 use qanat::Bytes;
-use qanat::nic::Random;
+use qanat_nic::Random;
 use std::fmt::Write;
 
 /// Whose protocol.

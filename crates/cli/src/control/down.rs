@@ -3,8 +3,8 @@
 use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::Args;
-use qanat::control::client::{ClientError, Session};
-use qanat::control::protocol::Request;
+use qanat_control::client::{ClientError, Session};
+use qanat_control::protocol::Request;
 use qanat_daemon::{clear, leftovers};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// End the control plane, and every card it handed out
+/// Stop the daemon and take back every card
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sudo qanat down                  the daemon, and every card; services are told
-  sudo qanat down --leave-cards    the daemon alone
-Of a control plane that crashed it ends what is left.")]
+  sudo qanat down                  stop the daemon and take back every card; services are told
+  sudo qanat down --leave-cards    stop the daemon only
+If the daemon crashed, this command removes what it left behind.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
-    /// End the daemon alone: cards go on, and the next `qanat up` takes them back
+    /// Stop the daemon only. Cards go on, and the next `qanat up` takes them over
     #[arg(long)]
     leave_cards: bool,
     #[command(flatten)]
@@ -39,9 +39,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                 return Err("a control plane that crashed has left cards: run with sudo".to_owned());
             }
             clear(&path);
-            if qanat::nic::is_left_behind(&path) {
-                let _ = std::fs::remove_file(&path);
-            }
+            // The next `qanat up` tries again, and says why if that fails.
+            let _ = qanat_nic::remove_left_behind(&path);
             let fields = json!({ "event": "down", "was_up": false, "cards": "ended" });
             done(arguments.tell.json, &fields, "No control plane was up; what one had left is gone.");
             return Ok(());

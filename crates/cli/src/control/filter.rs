@@ -3,10 +3,10 @@
 use crate::daemon::{Card, DaemonArguments, TellArguments};
 use crate::say::{done, sayln};
 use clap::{Args, Subcommand};
-use qanat::control::filter::{
+use qanat_control::filter::{
     Accepted, Addresses, Direction, Filter, FilterFlags, Level, Macs, Peer, Ports, Vlan, volumes,
 };
-use qanat::control::protocol::{Request, Steered};
+use qanat_control::protocol::{Request, Steered};
 use serde_json::json;
 
 /// Make, delete and list filters of virtual cards

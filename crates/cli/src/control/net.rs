@@ -9,18 +9,19 @@ use crate::say::sayln;
 use crate::signals::{self, stop_signals};
 use clap::{Args, ValueEnum};
 use qanat::confine::confine;
-use qanat::control::client::default_socket as default_control;
-use qanat::nic::af_xdp::PortRange;
-use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan, is_left_behind};
 use qanat::split::{Card, NetCore, NetCoreOptions, PATIENCE};
 use qanat::{AttachError, AttachOptions, Attachment, CardSource, Config, DaemonCard};
+use qanat_control::client::default_socket as default_control;
 use qanat_daemon::policy::NetPolicy;
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
+use qanat_nic::af_xdp::PortRange;
+use qanat_nic::{DESCRIPTORS_REMEDY, MemoryPlan, bind_in_place};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs::Permissions;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -45,33 +46,34 @@ Examples:
   sudo qanat net                                     a net core with a virtual card at 10.77.0.2
   qanat web ./site --net /run/qanat-net.sock         a service on it, without privileges
   sudo qanat net --card 10.77.0.3/24 --user 1000     two cards, for two services
-  qanat net --cores 0 --vnic 3                       on processor 0, with a card of `qanat vnic create`
+  qanat net --cores 0 --vnic 3                       on processor 0, with a card that `qanat vnic create` made
   qanat net --link memif:/tmp/net.sock --socket /tmp/net     a card over shared memory with another process: no root
-  qanat status                                       net cores, their services, credits, queues, drops
-  sudo qanat net --accept least-loaded               services of one user may share a card's listeners: with --share
-Each card serves one service at a time, or several that say --share. A net core that dies is started again at once; its services attach to it again.
-Once its cards are open it runs as nobody, confined by landlock and seccomp.")]
+  qanat status                                       shows net cores, their services, credits, queues and drops
+  sudo qanat net --accept least-loaded               one user's services may share a card's listeners, by --share
+A card serves one service, or several that were started with --share. If a net core dies, it is started again at once, and its
+services attach to it again. When its cards are open, a net core gives up its rights: it runs as nobody, confined by landlock and
+seccomp.")]
 pub struct Arguments {
     /// Listen here for services (default: /run/qanat-net.sock, or qanat-net.sock in the user's run-time directory)
     #[arg(long, value_name = "SOCKET")]
     socket: Option<PathBuf>,
-    /// A further card, for a further service; may be repeated
+    /// One more card, for one more service; may be repeated
     #[arg(long, value_name = "ADDRESS/LENGTH")]
     card: Vec<Prefixed>,
-    /// The card's link: veth, memif:SOCKET (this end listens, and the net core waits for its peer), memif-slave:SOCKET (it
+    /// The card's link: veth, memif:SOCKET (the net core listens there and waits for its peer), or memif-slave:SOCKET (the net core
     /// connects)
     #[arg(long, value_name = "LINK", default_value = "veth", conflicts_with_all = ["card", "interface"])]
     link: LinkChoice,
-    /// Serve this user's programs, by number, besides one's own; may be repeated
+    /// Let programs of this user (a number) attach, too. Yours always may; may be repeated
     #[arg(long, value_name = "UID")]
     user: Vec<u32>,
-    /// Frames to receive into, for each card: what its service and its stack may hold
+    /// Receive frames for each card. Its service and its stack share them
     #[arg(long, value_name = "COUNT", default_value_t = 8_192, value_parser = clap::value_parser!(u32).range(256..=262_144))]
     frames: u32,
     /// Run on this processor alone, by number
     #[arg(long, visible_alias = "cores", value_name = "PROCESSOR", value_parser = one_processor)]
     core: Option<u32>,
-    /// Which of the services that share a listener (--share) has the next connection
+    /// Which service gets the next connection, if several share a listener (--share)
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     accept: Accept,
     /// What to take of an address shared with the kernel
@@ -89,7 +91,7 @@ pub struct Arguments {
     /// End with whoever started this
     #[arg(long, hide = true)]
     with_parent: bool,
-    /// All that it says as JSON
+    /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -260,29 +262,25 @@ fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
 }
 
 fn listen_at(path: &Path) -> Result<OwnedFd, String> {
-    let say = |error: rustix::io::Errno| format!("socket {}: {error}; name another with --socket", path.display());
-    let new =
-        || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
+    let say = |error: io::Error| format!("socket {}: {error}; name another with --socket", path.display());
     let is_file = !path.to_string_lossy().starts_with('@');
     let address = match path.to_str().and_then(|text| text.strip_prefix('@')) {
         Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
         None => SocketAddrUnix::new(path),
     };
-    let address = address.map_err(say)?;
-    let mut socket = new().map_err(say)?;
-    let mut bound = bind(&socket, &address);
-    if bound == Err(rustix::io::Errno::ADDRINUSE) && is_left_behind(path) {
-        let _ = std::fs::remove_file(path);
-        socket = new().map_err(say)?;
-        bound = bind(&socket, &address);
-    }
+    let address = address.map_err(|error| say(error.into()))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let socket = socket.map_err(|error| say(error.into()))?;
+    let bind_to = || bind(&socket, &address).map_err(io::Error::from);
+    let bound = if is_file { bind_in_place(path, bind_to) } else { bind_to() };
     bound.map_err(say)?;
     // Who may come is decided by who they are, when they do.
     if is_file {
         std::fs::set_permissions(path, Permissions::from_mode(0o666))
             .map_err(|error| format!("socket {}: {error}", path.display()))?;
     }
-    listen(&socket, 16).map_err(say)?;
+    listen(&socket, 16).map_err(|error| say(error.into()))?;
     Ok(socket)
 }
 

@@ -3,16 +3,17 @@
 use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::{Args, Subcommand};
-use qanat::control::protocol::Request;
+use qanat_control::protocol::Request;
 use serde_json::json;
 
 /// Add and remove the daemon's net cores while they run
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  sudo qanat net-core add 1       processor 1 has a net core, too: services that come have their card there
-  sudo qanat net-core remove 1    processor 1 is free; connections there go on on another's, until their services end
-The policy ([net] cores) says what the daemon starts with; this changes it until the daemon ends. `qanat status` shows them.")]
+  sudo qanat net-core add 1       start a net core on processor 1; new services get their card there
+  sudo qanat net-core remove 1    free processor 1; its connections go on at another net core
+The daemon starts with the net cores of its policy ([net] cores). These commands change that until the daemon ends. `qanat status` lists
+them.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
@@ -24,20 +25,20 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Start one on a processor, or have the one that was removed from it back
+    /// Start a net core on a processor, or take back its removal
     #[command(after_help = "\
 Examples:
-  sudo qanat net-core add 1       services that come have their card there, and cards of the fullest move to it")]
+  sudo qanat net-core add 1       new services get their card there, and cards of the fullest net core move to it")]
     Add {
-        /// Its number
+        /// The processor's number
         processor: u32,
     },
-    /// Free a processor: what its net core serves goes on on another's, and it takes no more
+    /// Free a processor. The cards of its net core move to another one
     #[command(after_help = "\
 Examples:
-  sudo qanat net-core remove 1    `qanat status` shows where its cards are")]
+  sudo qanat net-core remove 1    `qanat status` shows where its cards went")]
     Remove {
-        /// Its number
+        /// The processor's number
         processor: u32,
     },
 }

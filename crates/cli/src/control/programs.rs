@@ -1,8 +1,8 @@
 //! Programs under `qanat run`, for `qanat status`: their keepers are asked.
 
 use crate::live::grouped;
-use qanat::control::name::printable;
-use qanat::nic::foreign::refuse_rights;
+use qanat_control::name::printable;
+use qanat_nic::foreign::refuse_rights;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,

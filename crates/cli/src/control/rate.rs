@@ -4,8 +4,8 @@ use crate::control::status::rate_text;
 use crate::daemon::{Card, DaemonArguments, TellArguments, parse_number};
 use crate::say::done;
 use clap::{Args, Subcommand};
-use qanat::control::filter::{Direction, Rate};
-use qanat::control::protocol::Request;
+use qanat_control::filter::{Direction, Rate};
+use qanat_control::protocol::Request;
 use serde_json::json;
 
 /// Limit virtual cards

@@ -4,8 +4,8 @@ use crate::daemon::{DaemonArguments, short};
 use crate::say::sayln;
 use clap::Args;
 use console::Term;
-use qanat::control::name::printable;
-use qanat::control::protocol::{DirectionStatus, Status, VnicStatus};
+use qanat_control::name::printable;
+use qanat_control::protocol::{DirectionStatus, Status, VnicStatus};
 use rustix::process::{getpid, kill_process};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
@@ -14,24 +14,24 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Show the virtual cards' rates and drops, live
+/// Show the rates and drops of virtual cards, live
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat top                         on a terminal, each second; Ctrl-C ends it
-  qanat top --interval 5 --count 1  one table of the next five seconds
-  qanat top --json                  an object a line, for programs
-The table has 79 columns; what of it the terminal has no room for is not shown.")]
+  qanat top                         a table, new each second; Ctrl-C ends it
+  qanat top --interval 5 --count 1  one table, of the next five seconds
+  qanat top --json                  one object a line, for programs
+The table is 79 columns wide. A narrower terminal shows only the part that fits.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
-    /// Seconds between figures
+    /// Seconds between two tables
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
-    /// End after so many
+    /// Stop after this many tables (default: at Ctrl-C)
     #[arg(long, value_name = "COUNT")]
     count: Option<u64>,
-    /// As JSON, a line each time
+    /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
 }

@@ -7,8 +7,8 @@ use crate::host::attach::Prefixed;
 use crate::log;
 use crate::say::{done, say, sayln};
 use clap::{Args, Subcommand, ValueEnum};
-use qanat::control::filter::Service;
-use qanat::control::protocol::{Provider, Request, VnicWish};
+use qanat_control::filter::Service;
+use qanat_control::protocol::{Provider, Request, VnicWish};
 use serde_json::json;
 
 /// Make, delete and list virtual cards

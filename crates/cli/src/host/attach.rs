@@ -2,16 +2,16 @@
 
 use crate::daemon::Card;
 use clap::{Args, ValueEnum};
-use qanat::control::address::Address;
-use qanat::control::client::{ClientError, default_socket};
-use qanat::control::protocol::VnicWish;
-use qanat::nic::DeviceError;
-use qanat::nic::af_xdp::{Mode, PortRange};
-use qanat::nic::link::Namespace;
 use qanat::{
     AttachError, AttachOptions, Attachment, CardSource, DaemonCard, DuplicateAddressDetection, InterfaceCard, OwnCard,
     OwnDevice, OwnKind, RouterAdvertisements, SpinPolicy, WantedCard,
 };
+use qanat_control::address::Address;
+use qanat_control::client::{ClientError, default_socket};
+use qanat_control::protocol::VnicWish;
+use qanat_nic::DeviceError;
+use qanat_nic::af_xdp::{Mode, PortRange};
+use qanat_nic::link::Namespace;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -57,27 +57,27 @@ impl From<Spin> for SpinPolicy {
 /// Which IPv6 addresses and routers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Ipv6 {
-    /// Those given
+    /// The options alone
     #[default]
     Given,
-    /// Routers by advertisement too
+    /// Routers by advertisement, too
     Routers,
-    /// Addresses and routers by advertisement too (SLAAC)
+    /// Addresses and routers by advertisement, too (SLAAC)
     Auto,
 }
 
-/// Whether IPv6 addresses are put on trial before they are used.
+/// When an address is used, if other hosts may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trial {
-    /// Used at once
+    /// Don't ask; use them at once
     Off,
-    /// Used after one to two seconds in which nobody else had them
+    /// Use them after one to two seconds in which no other host answers
     On,
-    /// Used at once, given up if somebody else turns out to have them
+    /// Use them at once, and give them up if another host answers
     Optimistic,
 }
 
-/// Of which kind our own virtual interface is.
+/// The kind of our own virtual interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OwnDeviceKind {
     /// A TAP device: 64 KiB at a time to and from this machine's kernel; one queue
@@ -99,13 +99,13 @@ impl From<OwnDeviceKind> for OwnDevice {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct AttachArguments {
-    /// Use this interface instead of a virtual one of our own; what is not ours there stays the kernel's
+    /// Use this interface instead of a virtual one of our own. Its other traffic stays the kernel's
     #[arg(long, value_name = "NAME", requires = "address")]
     pub interface: Option<String>,
-    /// Our address. With --interface it may be one of the kernel's: then only the service's port is taken
+    /// Our address. With --interface it may be one of the kernel's. Then only the service's port is taken
     #[arg(long, value_name = "ADDRESS/LENGTH", default_value = "10.77.0.2/24")]
     pub address: Prefixed,
-    /// A further address of ours (IPv6, say); may be repeated
+    /// One more address of ours (IPv6, say); may be repeated
     #[arg(long, value_name = "ADDRESS/LENGTH")]
     pub also: Vec<Prefixed>,
     /// Next hop for everything off the prefix (default: the kernel's; on an interface of our own, its kernel end)
@@ -117,33 +117,33 @@ pub struct AttachArguments {
     /// MTU of our own virtual interface; one that is there already keeps its own
     #[arg(long, value_name = "BYTES", conflicts_with = "interface", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     pub mtu: u32,
-    /// Longest TCP segment to announce and send, without headers (default: what the MTU takes). For clients behind tunnels
-    /// whose routers drop what is too big without a word
+    /// Longest TCP segment to announce and send, without headers (default: by the MTU). For clients behind tunnels whose routers drop
+    /// larger packets silently
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(536..=8_960))]
     pub mss: Option<u16>,
-    /// The 802.1Q VLAN of --interface to be in, 1 to 4094. Tags must be in the frames: rx-vlan-offload is switched off; at
-    /// the other end of a veth do `ethtool -K PEER txvlan off`
+    /// The 802.1Q VLAN of --interface to use, 1 to 4094. Frames must carry their tags, so rx-vlan-offload is switched off. At the
+    /// other end of a veth do `ethtool -K PEER txvlan off`
     #[arg(long, value_name = "ID", requires = "interface", value_parser = clap::value_parser!(u16).range(1..=4_094))]
     pub vlan: Option<u16>,
-    /// Which IPv6 addresses and routers: those given, or by router advertisement too
+    /// Where IPv6 addresses and routers come from: the options alone, or router advertisements, too
     #[arg(long, value_enum, default_value_t)]
     pub ipv6: Ipv6,
-    /// Whether other hosts have our addresses is found out (default: on with --interface, else off); IPv6 addresses are not used before
+    /// Duplicate address detection: ask the link whether another host has our addresses (default: on with --interface, else off)
     #[arg(long, value_enum, value_name = "WHEN")]
     pub dad: Option<Trial>,
-    /// Copy frames even where the driver can do without
+    /// Copy frames even if the driver can avoid it
     #[arg(long)]
     pub force_copy: bool,
-    /// Make the device here, as root, even if a daemon runs (`qanat up`)
+    /// Make the device in this process, as root, even if a daemon runs (`qanat up`)
     #[arg(long)]
     pub direct: bool,
-    /// Of which kind our own virtual interface is (default: veth). A TAP device is for clients on kernel sockets
+    /// The kind of our own virtual interface (default: veth). A TAP device is for clients on kernel sockets
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["interface", "vnic", "queue"])]
     pub device: Option<OwnDeviceKind>,
-    /// Use this card of yours, made by `qanat vnic create`, by its number or name, with the addresses it has
+    /// Use this card of yours, by the number or name that `qanat vnic create` gave it, with its addresses
     #[arg(long, value_name = "CARD", conflicts_with_all = ["interface", "direct", "also", "mtu"])]
     pub vnic: Option<Card>,
-    /// Have the daemon give this queue of --interface, without privileges; for those its policy trusts
+    /// Get this queue of --interface from the daemon, without privileges. Its policy must trust you
     #[arg(long, value_name = "NUMBER", requires = "interface", conflicts_with_all = ["direct", "vnic", "vlan"])]
     pub queue: Option<u32>,
     /// When to sleep

@@ -8,8 +8,8 @@ use crate::host::hosted::Hosted;
 use crate::host::place_figures::of_ended;
 use crate::host::report::stack_report;
 use crate::log;
-use qanat::nic::{MemoryPlan, Vnic, metered};
 use qanat::{DuplicateAddressDetection, Runtime, Storage, entropy};
+use qanat_nic::{MemoryPlan, Vnic, metered};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 

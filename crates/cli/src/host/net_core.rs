@@ -1,19 +1,19 @@
-//! What services and net cores know of each other: how a net core's socket is called, and who has the next connection.
+//! What services and net cores know of each other: the name of a net core's socket, and how connections are shared.
 
 use clap::ValueEnum;
 use qanat::split::AcceptPolicy;
 
 /// Start of the names of sockets that `qanat status` finds.
 pub const SOCKET_NAME: &str = "qanat-net";
-/// Which of the services that share a listener has the next connection.
+/// Which service gets the next connection, if several share a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Accept {
-    /// One after the other
+    /// The services take turns
     #[default]
     RoundRobin,
-    /// Who has the fewest connections
+    /// The service with the fewest connections
     LeastLoaded,
-    /// By the flow, as a NIC would choose a queue (RSS)
+    /// By a hash of the flow, as a NIC chooses a queue (RSS)
     Queue,
 }
 

@@ -1,7 +1,7 @@
 //! What an operator asks a running service for: connections as `ss -i` shows them, counters as `nstat` does.
 
-use qanat::nic::af_xdp::Verdicts;
 use qanat::{Attachment, Runtime};
+use qanat_nic::af_xdp::Verdicts;
 use std::fmt::Write;
 
 /// Connections listed at most: a terminal is no place for ten thousand.

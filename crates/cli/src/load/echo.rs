@@ -4,10 +4,10 @@ use crate::live::Printer;
 use crate::load::pace::{PaceArguments, show};
 use crate::load::stop::stop_handle;
 use clap::{Args, ValueEnum};
-use qanat::wire::ethernet::MacAddress;
 use qanat_bench::load::duration;
 use qanat_bench::load::echo::link::{EchoLink, PairEcho};
 use qanat_bench::load::echo::{EchoLoadOptions, EchoReport, over_kernel};
+use qanat_wire::ethernet::MacAddress;
 use std::net::SocketAddr;
 use std::time::Duration;
 

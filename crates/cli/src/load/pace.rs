@@ -3,12 +3,12 @@
 use crate::host::attach::namespace;
 use crate::live::{Printer, grouped};
 use clap::Args;
-use qanat::wire::ethernet::MacAddress;
 use qanat_bench::load::datagrams::link::Link;
 use qanat_bench::load::datagrams::pace::Pace;
 use qanat_bench::load::datagrams::trips::TripFigures;
 use qanat_bench::load::duration;
 use qanat_echo::LinkChoice;
+use qanat_wire::ethernet::MacAddress;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

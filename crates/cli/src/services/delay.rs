@@ -5,11 +5,11 @@ use crate::host::attach::namespace;
 use crate::live::{Printer, grouped};
 use crate::signals;
 use clap::Args;
-use qanat::nic::link;
 use qanat_delay::{
     Bursts, DelayConfig, Emulator, Figures, Impairments, Lab, LabConfig, LaneFigures, ParseError, Port, QueueLimit,
     Rate, RunningEmulator, Spin, bands, bursts, duration, percentage, queue_limit, rate,
 };
+use qanat_nic::link;
 use signal_hook::flag;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;

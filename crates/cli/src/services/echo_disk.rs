@@ -7,10 +7,10 @@ use crate::live::grouped;
 use clap::Args;
 use qanat::disk::DiskOptions;
 use qanat::disk::area::AreaName;
-use qanat::nic::Region;
-use qanat::nic::af_xdp::PortRange;
 use qanat::{AreaId, PROTOCOL_TCP, Storage, StorageArea};
 use qanat_echo::{DiskEcho, Figures};
+use qanat_nic::Region;
+use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

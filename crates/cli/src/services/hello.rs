@@ -2,11 +2,11 @@
 
 use crate::say::sayln;
 use clap::Args;
-use qanat::nic::{Clock, MemoryPlan, MonotonicClock, PairConfig, Pcap, pair};
 use qanat::{
     Bytes, CloseReason, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service, StartError,
     Time, entropy,
 };
+use qanat_nic::{Clock, MemoryPlan, MonotonicClock, PairConfig, Pcap, pair};
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -135,8 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let clock = MonotonicClock::new();
     let narrator = Narrator { clock, start: clock.now(), json: arguments.json };
     let (client_port, server_port) = pair(PairConfig::default()).map_err(|error| format!("the wire: {error}"))?;
-    let open =
-        |port: qanat::nic::PairPort| port.open(MemoryPlan::default()).map_err(|error| format!("memory: {error}"));
+    let open = |port: qanat_nic::PairPort| port.open(MemoryPlan::default()).map_err(|error| format!("memory: {error}"));
     let captured = Pcap::new(open(client_port)?, clock, BufWriter::new(file))
         .map_err(|error| format!("{}: {error}", arguments.capture.display()))?;
     let seed = || entropy().map_err(|error| format!("no entropy: {error}"));

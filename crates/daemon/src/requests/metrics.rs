@@ -6,7 +6,7 @@ use crate::daemon::Daemon;
 use crate::requests::pages::PAGE_BYTES;
 use qanat_control::filter::Direction;
 use qanat_control::prometheus::Kind::{self, Counter, Gauge};
-use qanat_control::prometheus::{Escaped, Exposition, Label};
+use qanat_control::prometheus::{Exposition, Label};
 use qanat_control::protocol::Place;
 use rustix::io::Errno;
 use std::io::{Read, Write};
@@ -93,17 +93,17 @@ impl Daemon {
 
     fn write_figure(&self, text: &mut Exposition, name: &str, vnic: &Vnic) {
         let mut family = text.continued(name);
-        let own_name = Escaped(&vnic.wish.name);
+        let own_name = &vnic.wish.name;
         if name == FIGURES[0].0 {
             let bytes = vnic.open_queues(&self.charges).1;
-            return family.labelled(&[("vnic", &vnic.slot), ("name", &own_name)], bytes);
+            return family.labelled(&[("vnic", &vnic.slot), ("name", own_name)], bytes);
         }
         for (direction, which) in [("transmit", Direction::Transmit), ("receive", Direction::Receive)] {
             for count in self.tables.counts(vnic.slot, which) {
                 let value = if name == FIGURES[1].0 { count.frames } else { count.bytes };
                 let labels: [Label<'_>; 5] = [
                     ("vnic", &vnic.slot),
-                    ("name", &own_name),
+                    ("name", own_name),
                     ("direction", &direction),
                     ("fate", &count.cause),
                     ("dropped", &count.dropped),

@@ -1,5 +1,6 @@
 //! Random numbers: a small seeded generator for what does faults, and the kernel's for what nobody may guess.
 
+use rustix::rand::GetRandomFlags;
 use std::io;
 
 /// Bytes that nobody can guess, from the kernel.
@@ -8,10 +9,10 @@ use std::io;
 /// What the system says.
 pub(crate) fn unpredictable<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0u8; N];
-    // SAFETY: writes at most the length of a live array.
-    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
-        count if usize::try_from(count) == Ok(N) => Ok(bytes),
-        _ => Err(io::Error::last_os_error()),
+    // So few bytes come at once (getrandom(2)).
+    match rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())? {
+        count if count == N => Ok(bytes),
+        _ => Err(io::ErrorKind::Interrupted.into()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Network namespaces, held by descriptor.
 
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,10 +52,8 @@ impl Namespace {
     /// `PermissionDenied` without CAP_SYS_ADMIN.
     pub fn anonymous() -> io::Result<Namespace> {
         let create = || {
-            // SAFETY: takes no pointers. Affects only this helper thread.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            // SAFETY: only the network namespace changes, and only this helper thread's. No memory or descriptor is unshared.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             Namespace::current()
         };
         on_helper_thread(create)?
@@ -65,7 +64,7 @@ impl Namespace {
     /// # Errors
     /// What `setns` says.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let fd = self.fd.as_raw_fd();
+        let fd = self.fd.as_fd();
         on_helper_thread(move || {
             enter(fd)?;
             Ok(work())
@@ -84,19 +83,15 @@ impl AsFd for Namespace {
 /// # Errors
 /// What `setns` says.
 pub fn in_namespace<T: Send>(fd: BorrowedFd<'_>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    let fd = fd.as_raw_fd();
     on_helper_thread(move || {
         enter(fd)?;
         Ok(work())
     })?
 }
 
-fn enter(fd: RawFd) -> io::Result<()> {
-    // SAFETY: takes no pointers; the descriptor outlives the call. Affects only the calling helper thread.
-    match unsafe { libc::setns(fd, libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+fn enter(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // It affects only the calling helper thread.
+    Ok(move_into_link_name_space(fd, Some(LinkNameSpaceType::Network))?)
 }
 
 /// A thread of its own, so that the caller's namespace never changes, not even on panic.

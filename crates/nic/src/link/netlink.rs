@@ -1,8 +1,9 @@
 //! Netlink (RFC 3549), as much as a virtual NIC needs: build a request, send it, read the answers.
 
 use crate::base::errno;
+use rustix::net::{RecvFlags, SendFlags};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 const HEADER: usize = 16;
 /// More datagrams than any dump here has; ends a loop on a kernel that never says "done".
@@ -79,20 +80,12 @@ pub(crate) fn request_by(socket: &OwnedFd, message: Message) -> Result<Vec<Vec<u
 
 fn exchange(socket: &OwnedFd, message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
     let bytes = message.finish();
-    // SAFETY: sends from a live buffer of this length.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error().into());
-    }
+    rustix::net::send(socket, &bytes, SendFlags::empty()).map_err(io::Error::from)?;
     let mut answers = Vec::new();
     let mut buffer = vec![0u8; ANSWER_BYTES_MAX];
     for _ in 0..DATAGRAMS_MAX {
-        // SAFETY: receives into a live buffer of this length.
-        let length = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-        if length < 0 {
-            return Err(io::Error::last_os_error().into());
-        }
-        if read_datagram(buffer.get(..length as usize).unwrap_or(&[]), &mut answers)? {
+        let (length, _) = rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()).map_err(io::Error::from)?;
+        if read_datagram(buffer.get(..length).unwrap_or(&[]), &mut answers)? {
             return Ok(answers);
         }
     }

@@ -1,9 +1,11 @@
 //! [`LinkWatch`]: which interfaces of a namespace have changed.
 
 use super::netlink::{self, u16_at, u32_at};
+use rustix::net::RecvFlags;
+use rustix::net::netlink::SocketAddrNetlink;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Datagrams of one look. A process that changes links without end delays nobody for longer.
 const DATAGRAMS_MAX: usize = 64;
@@ -33,16 +35,9 @@ impl LinkWatch {
     /// What the system says.
     pub fn open() -> io::Result<LinkWatch> {
         let socket = netlink::open(libc::NETLINK_ROUTE)?;
-        // SAFETY: an all-zero address is valid.
-        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-        address.nl_family = libc::AF_NETLINK as u16;
-        address.nl_groups = (libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32;
-        let length = size_of_val(&address) as u32;
-        // SAFETY: a live address of this length.
-        match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
-            0 => Ok(LinkWatch { socket }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let groups = (libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        Ok(LinkWatch { socket })
     }
 
     /// What has changed since the last call; does not wait. What is left tells again that it is there.
@@ -50,14 +45,9 @@ impl LinkWatch {
         let mut changes = LinkChanges::default();
         let mut buffer = vec![0u8; DATAGRAM_BYTES_MAX];
         for _ in 0..DATAGRAMS_MAX {
-            // SAFETY: receives into a live buffer of this length.
-            let length = unsafe {
-                let flags = libc::MSG_DONTWAIT;
-                libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
-            };
-            match usize::try_from(length) {
-                Ok(length) => read(buffer.get(..length).unwrap_or(&[]), &mut changes),
-                Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS) => changes.are_more = true,
+            match rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((length, _)) => read(buffer.get(..length).unwrap_or(&[]), &mut changes),
+                Err(rustix::io::Errno::NOBUFS) => changes.are_more = true,
                 Err(_) => break,
             }
         }

@@ -2,6 +2,7 @@
 
 use super::error::MemifError;
 use super::message::{MESSAGE_LENGTH, Message};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 const DESCRIPTORS_MAX: usize = 4;
 /// Space for them, in the kernel's layout, aligned as it must be.
 const CONTROL_WORDS: usize = 8;
+
+/// Bytes of a socket's path at most (`sun_path`, with a NUL behind it).
+const PATH_MAX: usize = 107;
 
 /// A message and the descriptor that came with it.
 pub(super) struct Received {
@@ -37,29 +41,17 @@ pub(super) struct Channel {
 
 /// A new SOCK_SEQPACKET socket.
 pub(super) fn new_socket() -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// `path` as an address of a Unix socket.
-pub(super) fn address(path: &Path) -> Result<(libc::sockaddr_un, libc::socklen_t), MemifError> {
-    let bytes = path.as_os_str().as_bytes();
-    // SAFETY: all-zero bytes are a valid, unnamed address.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    if bytes.is_empty() || bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        let reason = format!("socket path {}: must have 1 to {} bytes", path.display(), address.sun_path.len() - 1);
-        return Err(MemifError::Invalid { reason });
-    }
-    for (target, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *target = *byte as libc::c_char;
-    }
-    Ok((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
+pub(super) fn address(path: &Path) -> Result<SocketAddrUnix, MemifError> {
+    let is_path = (1..=PATH_MAX).contains(&path.as_os_str().len());
+    let address = is_path.then(|| SocketAddrUnix::new(path).ok()).flatten();
+    address.ok_or_else(|| {
+        let reason = format!("socket path {}: must have 1 to {PATH_MAX} bytes", path.display());
+        MemifError::Invalid { reason }
+    })
 }
 
 /// Waits until `fd` has one of `events`, at most until `deadline`; whether it has.
@@ -209,9 +201,8 @@ pub(super) fn is_event_fd(fd: &OwnedFd) -> bool {
 pub(super) fn ring(fd: &OwnedFd) {
     let writable = wait_for(std::os::fd::AsFd::as_fd(fd), libc::POLLOUT, Some(Instant::now()));
     if matches!(writable, Ok(true)) {
-        let one = 1u64;
-        // SAFETY: writes 8 bytes from a live u64.
-        unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        // A full one is readable anyway.
+        let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
     }
 }
 

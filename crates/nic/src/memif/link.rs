@@ -3,7 +3,7 @@
 use super::control::{Channel, ring, silence};
 use super::error::{MemifError, Violation};
 use super::message::Message;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -103,8 +103,7 @@ impl State {
         // A peer that is gone, or reads nothing, need not be told.
         let _ = self.channel.send(&Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
         // Wakes the watcher, which does the rest.
-        // SAFETY: takes no pointers.
-        unsafe { libc::shutdown(self.channel.socket().as_raw_fd(), libc::SHUT_RDWR) };
+        let _ = rustix::net::shutdown(self.channel.socket(), rustix::net::Shutdown::Both);
     }
 }
 

@@ -5,9 +5,10 @@ use super::control;
 use super::device::MemifDevice;
 use super::error::MemifError;
 use super::handshake;
-use crate::left_socket::is_left_behind;
+use crate::left_socket::bind_in_place;
+use rustix::net::SocketFlags;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,29 +28,14 @@ impl MemifListener {
         handshake::check_config(&config)?;
         let path = &config.socket;
         let fail = |what, source| MemifError::Socket { path: path.clone(), what, source };
-        let (address, length) = control::address(path)?;
+        let address = control::address(path)?;
         let socket = control::new_socket().map_err(|error| fail("make it", error))?;
-        let bind = || {
-            // SAFETY: a live address of the length given.
-            match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        let mut bound = bind();
-        if bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
-            if dial(path).is_ok() {
-                return Err(MemifError::Occupied { path: path.clone() });
-            }
-            if is_left_behind(path) {
-                bound = std::fs::remove_file(path).and_then(|()| bind());
-            }
+        let bound = bind_in_place(path, || Ok(rustix::net::bind(&socket, &address)?));
+        if bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) && dial(path).is_ok() {
+            return Err(MemifError::Occupied { path: path.clone() });
         }
         bound.map_err(|error| fail("bind to it", error))?;
-        // SAFETY: takes no pointers.
-        if unsafe { libc::listen(socket.as_raw_fd(), 16) } != 0 {
-            return Err(fail("listen on it", io::Error::last_os_error()));
-        }
+        rustix::net::listen(&socket, 16).map_err(|error| fail("listen on it", error.into()))?;
         Ok(MemifListener { config, socket })
     }
 
@@ -63,20 +49,9 @@ impl MemifListener {
         if !handshake::await_peer(&self.socket, deadline)? {
             return Err(MemifError::Silent);
         }
-        // SAFETY: no address is asked for.
-        let fd = unsafe {
-            libc::accept4(
-                self.socket.as_raw_fd(),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            )
-        };
-        if fd < 0 {
-            return Err(MemifError::system("accept a memif peer", io::Error::last_os_error()));
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        handshake::greet(unsafe { OwnedFd::from_raw_fd(fd) }, &self.config)
+        let peer = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+        let peer = peer.map_err(|error| MemifError::system("accept a memif peer", error.into()))?;
+        handshake::greet(peer, &self.config)
     }
 
     /// A descriptor that polls readable when a slave waits.
@@ -94,13 +69,10 @@ impl Drop for MemifListener {
 
 /// A connection to the socket at `path`.
 pub(super) fn dial(path: &Path) -> Result<OwnedFd, MemifError> {
-    let (address, length) = control::address(path)?;
+    let address = control::address(path)?;
     let fail = |what, source| MemifError::Socket { path: path.to_owned(), what, source };
     let socket = control::new_socket().map_err(|error| fail("make it", error))?;
-    // SAFETY: a live address of the length given.
-    if unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
-        return Err(fail("connect to it", io::Error::last_os_error()));
-    }
+    rustix::net::connect(&socket, &address).map_err(|error| fail("connect to it", error.into()))?;
     Ok(socket)
 }
 

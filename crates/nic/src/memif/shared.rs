@@ -2,10 +2,11 @@
 //! it is copied first and checked then, never read twice.
 
 use super::error::MemifError;
-use std::fs::File;
+use crate::base::memory_file;
+use rustix::fs::SealFlags;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
@@ -40,38 +41,21 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn map(file: BorrowedFd<'_>, length: usize) -> io::Result<Mapping> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the mapping just made; advice only.
-        unsafe { libc::madvise(address, length, libc::MADV_DONTDUMP) };
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, file, 0) }?;
+        // SAFETY: the mapping just made. It is advice only, so an error doesn't matter.
+        let _ = unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontDump) };
         let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Mapping { base, length })
     }
 
     /// A region of our own, zeroed, its size sealed.
     pub(super) fn create(length: usize) -> io::Result<(Mapping, OwnedFd)> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: a NUL-terminated name.
-        let fd = unsafe { libc::memfd_create(c"qanat-memif".as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        file.set_len(length as u64)?;
-        // SAFETY: takes no pointers.
-        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) }
-            < 0
-        {
-            return Err(io::Error::last_os_error());
-        }
-        let file = OwnedFd::from(file);
-        Ok((Mapping::map(std::os::fd::AsFd::as_fd(&file), length)?, file))
+        let file = memory_file::create(c"qanat-memif")?;
+        memory_file::set_length(file.as_fd(), length)?;
+        memory_file::seal(file.as_fd(), memory_file::SIZE | SealFlags::SEAL)?;
+        Ok((Mapping::map(file.as_fd(), length)?, file))
     }
 
     /// A peer's region, said to be of `length` bytes. Only a memory file that can't shrink is taken: what is cut off a
@@ -81,29 +65,18 @@ impl Mapping {
         if length == 0 || length > length_max {
             return Err(MemifError::refused(format!("a region of {length} bytes (at most {length_max} in all)")));
         }
-        // SAFETY: takes no pointers; the descriptor is live.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        if !memory_file::is_of_lasting_size(file.as_fd()) {
             return Err(MemifError::refused("a region that is no memory file sealed against shrinking"));
         }
-        let mut statistics = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: fstat fills the structure or fails.
-        let told = unsafe { libc::fstat(file.as_raw_fd(), statistics.as_mut_ptr()) } == 0;
-        // SAFETY: filled if `told`; all-zero bytes would be valid too, but are not read.
-        let size = if told { unsafe { statistics.assume_init() }.st_size as u64 } else { 0 };
+        let size = memory_file::length(file.as_fd()).unwrap_or(0);
         if size < length {
             return Err(MemifError::refused(format!("a region of {length} bytes in a file of {size}")));
         }
-        let mut system = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: fstatfs fills the structure or fails.
-        let told = unsafe { libc::fstatfs(file.as_raw_fd(), system.as_mut_ptr()) } == 0;
-        // SAFETY: read only if filled.
-        if !told || unsafe { system.assume_init() }.f_type != libc::TMPFS_MAGIC {
+        if !rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type == libc::TMPFS_MAGIC) {
             return Err(MemifError::refused("a region that is not of ordinary pages"));
         }
         let length = usize::try_from(length).map_err(|_| MemifError::refused("a region beyond the address space"))?;
-        Mapping::map(std::os::fd::AsFd::as_fd(file), length)
-            .map_err(|error| MemifError::system("map the peer's region", error))
+        Mapping::map(file.as_fd(), length).map_err(|error| MemifError::system("map the peer's region", error))
     }
 
     pub(super) fn length(&self) -> usize {
@@ -122,7 +95,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: made by `map` with this length; every holder of pointers into it, a `SharedRing` or a queue, has an Arc of it.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::plan::MemoryPlan;
 use crate::vnic::{TransmitBuffer, TransmitOptions, Vnic};
 use crate::{Frame, Pool};
 use qanat_wire::ethernet::MacAddress;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -459,11 +459,8 @@ fn a_slave_may_leave_at_any_message() {
     let listener = MemifListener::bind(config.clone()).unwrap();
     for length in [1, 2, 64, 127] {
         let channel = dialled(&config);
-        // SAFETY: sends from a live buffer of that length.
-        let sent = unsafe {
-            libc::send(channel.socket().as_raw_fd(), Message::Ack.emit().as_ptr().cast(), length, libc::MSG_NOSIGNAL)
-        };
-        assert_eq!(sent, length as isize);
+        let part = &Message::Ack.emit()[..length];
+        assert_eq!(rustix::net::send(channel.socket(), part, rustix::net::SendFlags::NOSIGNAL), Ok(length));
         let error = listener.accept(Some(PATIENCE)).unwrap_err();
         assert!(error.to_string().contains("bytes instead of 128"), "{error}");
     }
@@ -553,17 +550,10 @@ fn a_master_may_leave_at_any_message_and_its_lies_are_refused() {
     for (said, outcome) in cases {
         let config = config();
         let listener = control::new_socket().unwrap();
-        let (address, length) = control::address(&config.socket).unwrap();
-        // SAFETY: a live address of its length; no pointers.
-        unsafe {
-            assert_eq!(libc::bind(listener.as_raw_fd(), (&raw const address).cast(), length), 0);
-            assert_eq!(libc::listen(listener.as_raw_fd(), 1), 0);
-        }
+        rustix::net::bind(&listener, &control::address(&config.socket).unwrap()).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
         let slave = slave_of(&config);
-        // SAFETY: no address is asked for; the descriptor is new.
-        let channel = Channel::new(unsafe {
-            OwnedFd::from_raw_fd(libc::accept(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut()))
-        });
+        let channel = Channel::new(rustix::net::accept(&listener).unwrap());
         for message in &said {
             channel.send(message, None).unwrap();
         }
@@ -582,10 +572,8 @@ fn sockets() {
     drop(first);
     assert!(!config.socket.exists(), "no leftovers");
     // A leftover of somebody killed is replaced: a socket file that nobody listens on.
-    let (address, length) = control::address(&config.socket).unwrap();
     let dead = control::new_socket().unwrap();
-    // SAFETY: a live address of its length.
-    assert_eq!(unsafe { libc::bind(dead.as_raw_fd(), (&raw const address).cast(), length) }, 0);
+    rustix::net::bind(&dead, &control::address(&config.socket).unwrap()).unwrap();
     drop(dead);
     drop(MemifListener::bind(config.clone()).unwrap());
     assert!(matches!(connect(&config, Duration::ZERO), Err(MemifError::Socket { .. })));

@@ -127,7 +127,7 @@ fn bind_inet(
     } else {
         let is_own = has_world && lock()?.is_own(ip);
         if !is_own {
-            // Who asks for it is let bind an address that is nobody's.
+            // With `IP_FREEBIND` a program may bind an address that nobody has.
             let is_let = kernel_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND) == Some(1);
             let bound =
                 if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(Errno::ADDRNOTAVAIL) } else { real_bind() };

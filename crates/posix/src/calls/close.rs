@@ -11,7 +11,7 @@ use crate::sys::libc_next;
 use crate::world::lock::lock;
 use crate::world::wait::block;
 use libc::{c_int, c_uint};
-use qanat::stack::tcp::State;
+use qanat_stack::tcp::State;
 use rustix::io::Errno;
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.

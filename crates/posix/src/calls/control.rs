@@ -3,10 +3,12 @@
 use super::close::copied;
 use super::owner::owner;
 use super::{give_int, option_notes, stand_in};
+use crate::lifecycle::detached::channel::SIOCATMARK;
 use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::descriptor;
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_ulong};
 use rustix::io::Errno;
@@ -18,7 +20,6 @@ const FILES_OWN: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc:
 const F_SETOWN_EX: c_int = 15;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
-pub(super) const SIOCATMARK: c_ulong = 0x8905;
 
 /// The lock; first, if `wanted`, the file at `fd` becomes its own.
 fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, Errno> {
@@ -120,9 +121,11 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     let pointer = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
     let answer = match request {
         libc::FIONBIO => {
+            if is_nowhere(pointer) {
+                return give_int(Err(Errno::FAULT));
+            }
             // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
-            let Some(value) = (unsafe { pointer.as_ref() }) else { return give_int(Err(Errno::FAULT)) };
-            let is_nonblocking = *value != 0;
+            let is_nonblocking = unsafe { pointer.read_unaligned() } != 0;
             lock().and_then(|mut guard| {
                 guard.sockets.get_mut(number).ok_or(Errno::BADF)?.is_nonblocking = is_nonblocking;
                 Ok(None)
@@ -172,8 +175,11 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     };
     give_int(answer.and_then(|answer| {
         if let Some(answer) = answer {
+            if is_nowhere(pointer) {
+                return Err(Errno::FAULT);
+            }
             // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
-            *unsafe { pointer.as_mut() }.ok_or(Errno::FAULT)? = answer as c_int;
+            unsafe { pointer.write_unaligned(answer as c_int) };
         }
         Ok(0)
     }))

@@ -94,7 +94,7 @@ pub(super) unsafe fn send(
         },
         Kind::Stream(stream) if stream.is_connecting && stream.connection.is_some() => Err(Errno::ALREADY),
         Kind::Stream(stream) if stream.connection.is_some() && stream.is_reported => Err(Errno::ISCONN),
-        // As of `connect`, who did not wait is told once that it is there: what is sent goes.
+        // As by `connect`, a caller that did not wait is told once that the connection is there. What is sent now goes.
         Kind::Stream(stream) => {
             stream.is_reported = true;
             return None;

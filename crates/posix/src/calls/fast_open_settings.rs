@@ -8,8 +8,8 @@ use crate::sys::wishes::contains;
 use crate::world::lock::Guard;
 use crate::world::state::World;
 use libc::{c_int, socklen_t};
-use qanat::stack::tcp::CookieKeys;
-use qanat::stack::{FastOpenOptions, FastOpenRequest};
+use qanat_stack::tcp::CookieKeys;
+use qanat_stack::{FastOpenOptions, FastOpenRequest};
 use std::net::SocketAddr;
 
 /// The keys of cookies that the kernel has of a socket, or of all.

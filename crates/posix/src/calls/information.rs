@@ -2,7 +2,7 @@
 
 use crate::sockets::socket::Kind;
 use crate::world::lock::lock;
-use qanat::stack::tcp::{ConnectionInfo, Phase, State};
+use qanat_stack::tcp::{ConnectionInfo, Phase, State};
 use rustix::io::Errno;
 
 /// Linux' numbers of states.

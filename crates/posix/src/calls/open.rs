@@ -21,8 +21,8 @@ use crate::world::fallbacks::{Call, Why};
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::block;
 use libc::{c_int, sockaddr, socklen_t};
-use qanat::stack::FastOpenRequest;
 use qanat::{ConnectOptions, ConnectionId, ListenOptions};
+use qanat_stack::FastOpenRequest;
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -92,7 +92,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, Errno> {
     socket.is_dual = true;
     let was_nonblocking = is_nonblocking(fd);
     let number = adopt(&mut guard, fd, socket, None)?;
-    // Whoever waits to accept waits here, for both.
+    // A thread that waits to accept waits here, for both.
     set_nonblocking(fd, true);
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.is_nonblocking = was_nonblocking;

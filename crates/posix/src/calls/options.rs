@@ -11,6 +11,7 @@ use crate::sys::descriptor;
 use crate::sys::explain::explain;
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
 use qanat::Setting;
@@ -266,7 +267,7 @@ unsafe fn set_flag(
     if (length as usize) < size_of::<c_int>() || length > c_int::MAX as socklen_t {
         return Some(Err(Errno::INVAL));
     }
-    if value.is_null() {
+    if is_nowhere(value) {
         return Some(Err(Errno::FAULT));
     }
     // SAFETY: `value` is null or has `length` readable bytes: this function's condition. The length has been checked above.
@@ -451,7 +452,7 @@ unsafe fn get_flag(
 /// # Safety
 /// As of [`path_mtu`].
 unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) -> Result<i32, Errno> {
-    if value.is_null() || length.is_null() {
+    if is_nowhere(value) || is_nowhere(length) {
         return Err(Errno::FAULT);
     }
     let bytes = answer.to_ne_bytes();

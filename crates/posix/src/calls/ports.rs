@@ -13,7 +13,7 @@ pub(super) fn open_datagrams(
     socket: &Socket,
 ) -> Result<Vec<qanat::UdpSocketId>, Errno> {
     let v6_only = socket.options.v6_only;
-    // Who may share shares the stack's socket.
+    // Sockets that may share a port share the stack's socket.
     let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
         Kind::Datagram(datagram) if other.local == local => Some(datagram.sockets.clone()),
         _ => None,

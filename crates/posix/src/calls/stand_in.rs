@@ -59,7 +59,7 @@ pub(super) fn replace(fd: c_int) -> Result<(), Errno> {
     if !descriptor::is_stand_in(fd) {
         return Ok(());
     }
-    // Held until it is done: who closes `fd` meanwhile waits, and closes what it is then.
+    // The lock is held until this is done. A thread that closes `fd` meanwhile waits, and closes the new file.
     let guard = lock()?;
     let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
     let Some(socket) = guard.sockets.get(number) else { return Ok(()) };

@@ -15,10 +15,10 @@ use crate::world::lock::{install, lock, shared};
 use crate::world::membership::become_process;
 use crate::world::script::ScriptError;
 use crate::world::state::{Device, World, WorldClock};
-use qanat::control::client::Session;
-use qanat::nic::{MemoryPlan, MonotonicClock, place};
 use qanat::{AttachError, AttachOptions, Attachment, CardSource, DaemonCard, OwnCard, WantedCard};
+use qanat_control::client::Session;
 use qanat_launch::numbers::{FIRST_OWN, OWN_MAX};
+use qanat_nic::{MemoryPlan, MonotonicClock, place};
 use rustix::io::Errno;
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -163,7 +163,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Lac
     let mut taken = String::new();
     for address in others_too(first, wishes).take(if is_fixed { 1 } else { ADDRESSES_TRIED }) {
         let _lock = AddressLock::take(address);
-        // Whoever names the address means it; else only what one command has started stays together.
+        // A program that names the address means it. Else only programs of one command share a card.
         let answer = join::ask(address, (!is_fixed).then_some(wishes.run.as_str()), &wishes.run);
         let reason = match answer {
             Ok(Answer::Joined) => {
@@ -339,8 +339,8 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     Ok(())
 }
 
-/// The launcher's connection to the daemon: by it a program that has become another user has the rights of who started it, and
-/// the daemon stays up until somebody has a card. It is closed when that is so.
+/// The launcher's connection to the daemon. By it a program that has become another user has the rights of the user who started it,
+/// and the daemon stays up until somebody has a card. Then it is closed.
 fn session() -> Option<Arc<OwnedFd>> {
     let fd: RawFd = std::env::var(SESSION).ok()?.parse().ok()?;
     // Programs that close everything close it too; and its number may be a file's by now.
@@ -350,8 +350,8 @@ fn session() -> Option<Arc<OwnedFd>> {
     is_socket.then(|| Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// The VNIC. One that is taken may be that of a program that has ended, whose keeper sees its connections through: it makes
-/// room for whoever comes after. Or it has just ended, and the daemon is about to hear of it.
+/// The VNIC. One that is taken may be that of a program that has ended, and its keeper sees its connections through. The
+/// keeper makes room for the next program. Or the program has just ended, and the daemon is about to hear of it.
 fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, Lack> {
     let start = Instant::now();
     let [mut pause, longest] = ASKED_AGAIN;
@@ -405,7 +405,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
     options.more_addresses = rest.to_vec();
     options.gateway = wishes.gateway;
     options.source = source(wishes, launchers);
-    // A daemon that can't be asked is told of by who asks it for the card.
+    // If the daemon can't be asked, the later request for the card says why.
     let _ = options.offer_everything();
     let mut reader = -1;
     install(|| -> Result<World, Lack> {
@@ -433,7 +433,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
         let (here, there) = pair.map_err(Lack::Descriptors)?;
         reader = here.into_raw_fd();
         let (device, clock) =
-            (Device::Card(qanat::nic::metered(vnic), attachment), WorldClock::Machine(MonotonicClock::new()));
+            (Device::Card(qanat_nic::metered(vnic), attachment), WorldClock::Machine(MonotonicClock::new()));
         // In the arena: another program has nothing else of this one's.
         let addresses = addresses.clone();
         let mut world = assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })?;

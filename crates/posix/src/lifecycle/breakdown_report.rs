@@ -1,6 +1,6 @@
 //! A line at the program's end that says where the time of its packets went, for `qanat bench breakdown`.
 
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]

@@ -8,9 +8,9 @@
 use crate::sys::sleep::{readable, sleep};
 use crate::world::lock;
 use crate::world::state::Device;
-use qanat::nic::{Clock, MonotonicClock, Queue, Vnic};
-use qanat::stack::Stack;
 use qanat::{ConnectOptions, ConnectionId, Event, Time};
+use qanat_nic::{Clock, MonotonicClock, Queue, Vnic};
+use qanat_stack::Stack;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::sys::wakers::out_of_the_way;
 use crate::world::lock;
 use crate::world::membership;
 use crate::world::processes;
-use qanat::nic::place::Extent;
+use qanat_nic::place::Extent;
 use std::os::fd::RawFd;
 
 /// This process has become what it is now: if that is the world's class, it returns.

@@ -61,7 +61,7 @@ fn close_range(first: usize, last: usize) {
     unsafe { raw::call(&Call::new(libc::SYS_close_range, [first, last, 0, 0, 0])) };
 }
 
-/// Until all have ended, or so long. `is_blind`: there is one whose end can't be seen.
+/// Waits until all have ended, at most for `time`. `is_blind`: the end of one of them can't be seen.
 fn wait(members: &Members, is_blind: bool, time: Duration) {
     let end = Instant::now() + time;
     let mut left: Vec<libc::pollfd> = members.iter().map(|(_, process)| readable(process.as_raw_fd())).collect();

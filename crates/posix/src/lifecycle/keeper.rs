@@ -16,7 +16,7 @@ use crate::world::end::End;
 use crate::world::lock::{Guard, lock, shared};
 use crate::world::state::WorldClock;
 use qanat::Time;
-use qanat::nic::Clock;
+use qanat_nic::Clock;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, recvmsg};
 use std::io::IoSliceMut;
@@ -170,7 +170,7 @@ impl Keeper {
             let drives = !is_watched && is_left_alone;
             if drives {
                 guard.drive();
-                // Who led has been away too long.
+                // The leader has been away too long.
                 guard.appoint(now);
             }
             let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
@@ -184,7 +184,7 @@ impl Keeper {
             looks = if is_watched || is_idle { looks + 1 } else { 0 };
             let rests = looks >= LOOKS;
             let time = match (rests, is_watched) {
-                // What the stack has to do next is for who drives it. Others' deadlines are near as long as they send.
+                // The process that drives the stack does what is due next. Other processes have near deadlines as long as they send.
                 (false, _) if drives => Some(awake(guard.stack.next_deadline().map(|deadline| deadline.since(now)))),
                 (false, _) => Some(awake(Some(PATIENCE.saturating_sub(now.since(Time::from_nanos(driven_at)))))),
                 (true, true) => Some(STANDSTILL),
@@ -199,7 +199,7 @@ impl Keeper {
             } else {
                 drop(guard);
             }
-            // Resting with nobody else there, it still answers who asks for what is gone.
+            // While it rests, and no other process is there, it still answers peers that ask for what is gone.
             let hears = drives || rests && !is_watched;
             let mut fds = vec![readable(registry), readable(keeper_waker), readable(if hears { doorbell } else { -1 })];
             fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
@@ -249,7 +249,7 @@ impl Keeper {
     fn hear_lives(&mut self, fds: &[libc::pollfd]) -> Option<bool> {
         let mut due: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
         let mut has_one_ended = false;
-        // Who has ended before somebody else comes in has left nothing open, as with the kernel: the one may have waited for the
+        // Processes that have ended are cleaned up before others come in, as by the kernel: a new one may have waited for the
         // other's end, and want its ports.
         for comes_in in [false, true] {
             let has_ended = |(due, life): (&bool, &mut Life)| {
@@ -289,8 +289,8 @@ impl Keeper {
         Some(())
     }
 
-    /// Becomes of the world's class to be, and confines itself: it needs none of what a program's rights are for. Says so on `line`, whose
-    /// end says that it is not so.
+    /// Becomes of the world's class to be, and confines itself: it needs none of what a program's rights are for. Says so on `line`. If
+    /// the line ends instead, it has not.
     fn follow(&mut self, class: Option<Class>, line: &OwnedFd) {
         let Some(class) = class.filter(|_| self.serve.is_some()) else { return };
         if crate::sys::this_process::standing::is_settled() {
@@ -464,8 +464,8 @@ fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
         || sleep(&mut [readable(guard.doorbell)], Some(Duration::ZERO), std::ptr::null()).is_ok_and(|count| count > 0)
 }
 
-/// Somebody who wants the address, of the same user or root; whether that one is not to come in. Who wants a program's address that
-/// has ended is given it; who wants to join one that has not may, if that is as free as it.
+/// A process of the same user or root that wants the address, and whether it is not to come in. If the address's program has ended, the
+/// process gets the address. If not, it may join, provided that the program has no more rights than it.
 fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
     // SAFETY: the descriptor stays open as long as the keeper lives.
     let successor = unsafe { BorrowedFd::borrow_raw(successor) };

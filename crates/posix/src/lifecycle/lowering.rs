@@ -1,5 +1,5 @@
-//! A process of a world is about to give up rights. Whoever shares memory with it and keeps them must not follow what it writes
-//! from then on: so, while it can still be trusted, it settles who has the world.
+//! A process of a world is about to give up rights. Processes that share memory with it and keep their rights must not follow
+//! what it writes from then on. So it settles, while it can still be trusted, which processes have the world.
 //!
 //! * It serves (it has a listener or a datagram socket), or shares with nobody: the world *falls* to its class. The keeper becomes
 //!   of that class first, and confines itself; the others [leave](crate::lifecycle::detached).
@@ -84,8 +84,8 @@ fn note(effect: Effect) {
     }
 }
 
-/// What this process would be after `call`; `None`: it would fail. A child tries it, which has memory of its own, and whose end nobody
-/// is told of.
+/// What this process would be after `call`. `None`: the call would fail. A child with memory of its own tries it, and nobody is told of
+/// the child's end.
 fn tried(call: &Call) -> Option<Class> {
     #[repr(C)]
     struct Answer {
@@ -125,7 +125,7 @@ fn tried(call: &Call) -> Option<Class> {
     }
 }
 
-/// Decides who has the world when this process is of class `after`.
+/// Decides which processes have the world when this one is of class `after`.
 fn settle(after: &Class) {
     let Ok(guard) = lock() else { return leave_the_broken() };
     let shares = guard.processes.count() > 1;
@@ -157,7 +157,7 @@ fn settle(after: &Class) {
     }
 }
 
-/// The world is broken, or has fallen in this moment: of the former nothing is to be had any more, nor to be written by who is less.
+/// The world is broken, or has fallen in this moment. Nothing of it is used any more, and processes of fewer rights can't write it.
 fn leave_the_broken() {
     if !crate::sys::this_process::departure::is_detached() {
         crate::sys::this_process::departure::leave_for_good();

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  program ── clone without a signal ──▶ a child that lives for a moment ── the same ──▶ the new process
-//!     │                                      │ ends: the new one is adopted by whoever adopts orphans above the program
-//!     └── waits for it by its number, as only who asks for such children (`__WALL`) can ◀┘
+//!     │                                      │ ends: the new one is adopted by the process that adopts orphans
+//!     └── waits for it by its number, which takes a call that asks for such children (`__WALL`) ◀┘
 //! ```
 //! The C library's `fork` can do none of this. So the new process goes without what that would do: memory comes from a heap of its own,
 //! as another thread of the program may have been in the midst of the C library's, and signals are blocked until it has let go of the
@@ -96,7 +96,7 @@ fn start_unheard(begin: impl FnOnce()) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A child of whose end nobody is told; 0 in the child.
+/// Makes a child. Nobody is told of its end. Returns 0 in the child.
 fn clone() -> isize {
     system(libc::SYS_clone, [0; 5])
 }

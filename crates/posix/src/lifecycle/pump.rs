@@ -47,7 +47,7 @@ impl Order {
 }
 
 /// Gives a descriptor, closed by `exec`, that is as good as connection `number`. `takes`: it is the program's standard input or output,
-/// so what comes is meant for it; else nothing is taken as long as others have the connection, who may want it.
+/// so what comes is meant for it. Else nothing is taken as long as other processes have the connection, because they may want it.
 ///
 /// # Errors
 /// Out of descriptors, or there is no keeper.
@@ -84,7 +84,7 @@ pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(),
     })
 }
 
-/// Pumps, in a process that the keeper has forked for it, whose descriptors are the world's and these.
+/// Pumps, in a process that the keeper has forked for it. The process has the world's descriptors and these.
 pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
     // SAFETY: the call takes no pointers.
     unsafe { libc::setsid() };

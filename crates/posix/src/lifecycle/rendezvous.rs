@@ -110,7 +110,7 @@ pub(crate) enum RendezvousError {
 /// A connection to the keeper of the program that has `address`, of the same user.
 ///
 /// # Errors
-/// It does not answer, or it is another user's, who could change what is shared.
+/// It does not answer, or it is another user's. That user could change what is shared.
 pub(crate) fn connect_to_keeper(address: IpAddr) -> Result<Option<OwnedFd>, RendezvousError> {
     let start = std::time::Instant::now();
     let socket = loop {

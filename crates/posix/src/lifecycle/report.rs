@@ -3,7 +3,7 @@
 use crate::sockets::socket::{Kind, Socket};
 use crate::sys::descriptor::{Entry, decode};
 use crate::world::lock::{Guard, lock};
-use qanat::stack::tcp::State;
+use qanat_stack::tcp::State;
 use std::fmt::Write;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;

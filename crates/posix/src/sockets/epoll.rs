@@ -23,7 +23,7 @@ pub(super) const BESIDE_EXCLUSIVE: u32 =
 /// The events among the flags.
 const EVENTS: u32 = 0xffff;
 
-/// What a change can have made ready: as in Linux, who asked for nothing of it is not looked at.
+/// What a change can have made ready. As in Linux, interests that asked for nothing of it are not looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change(pub(super) u32);
 
@@ -258,8 +258,8 @@ impl Epoll {
         count
     }
 
-    /// Whoever else sleeps there is woken for what is in the queue after a wait: what that had no room for, and, as in Linux,
-    /// what stays ready. Who sleeps has found the queue empty, and is told of what comes later as it comes.
+    /// The waker of other threads that sleep there, if the queue is not empty after a wait. Then it has what the wait had no room for,
+    /// and, as in Linux, what stays ready. A thread that sleeps has found the queue empty, and is told of what comes later.
     pub(crate) fn waker_of_others(&self) -> Option<Waker> {
         self.waker.filter(|_| self.queue.length > 0 && self.waiters > 0)
     }

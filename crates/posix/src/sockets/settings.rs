@@ -1,8 +1,8 @@
 //! How a socket's options are given to the stack for its connection.
 
 use crate::sockets::socket::{Kind, Options, Socket};
-use qanat::stack::Stack;
 use qanat::{Keepalive, Setting, Time};
+use qanat_stack::Stack;
 use std::time::Duration;
 
 /// As Linux' defaults.

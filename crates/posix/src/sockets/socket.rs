@@ -2,9 +2,9 @@
 
 use crate::sys::wakers::Waker;
 use libc::{c_int, c_short};
-use qanat::stack::UdpError;
-use qanat::stack::tcp::CookieKeys;
 use qanat::{Chunk, CloseReason, CommandError, ConnectionId, ListenerId, UdpSocketId};
+use qanat_stack::UdpError;
+use qanat_stack::tcp::CookieKeys;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -128,7 +128,7 @@ pub(crate) enum Owner {
 impl Owner {
     /// Says that urgent data is on its way.
     fn signal(self) {
-        // Who is not there any more is not told.
+        // A process that has ended is not told.
         match self {
             Owner::Nobody => {}
             // SAFETY: the call takes no pointers.

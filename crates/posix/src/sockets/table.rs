@@ -4,9 +4,9 @@ use crate::sockets::epoll::{Change, Epoll};
 use crate::sockets::peers::Peers;
 use crate::sockets::socket::{Kind, Socket, Stream, errno_of};
 use crate::sys::wakers::Waker;
-use qanat::nic::Vnic;
-use qanat::stack::{Handler, Stack, UdpError};
 use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
+use qanat_nic::Vnic;
+use qanat_stack::{Handler, Stack, UdpError};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -93,14 +93,14 @@ impl Sockets {
         self.by_connection[index] = (connection, socket);
     }
 
-    /// Whose it was.
+    /// Takes a connection from its socket. Returns the socket's number.
     pub(crate) fn disown_connection(&mut self, connection: ConnectionId) -> Option<u32> {
         let owned = self.by_connection.get_mut(connection.index()).filter(|(own, _)| *own == connection)?;
         Some(std::mem::replace(owned, NOBODY).1)
     }
 
     pub(crate) fn own_listener(&mut self, listener: ListenerId, socket: u32, stack: &mut Stack) {
-        // Whoever else has it may be full. It is there: it has just been made, or is another's.
+        // Another socket that has it may be full. The listener is there: it has just been made, or is another socket's.
         let _ = stack.hold_listener(listener, false);
         if self.by_listener.len() <= listener.index() {
             self.by_listener.resize_with(listener.index() + 1, VecDeque::new);
@@ -133,8 +133,8 @@ impl Sockets {
         owners.is_empty()
     }
 
-    /// Whose a datagram from `peer` is: one's that is connected to it, else by the peer among those that share the port, or the
-    /// last one's that took the port over.
+    /// The socket that gets a datagram from `peer`: one that is connected to it. Else it is chosen by the peer, if several share the
+    /// port, or is the last one that took the port over.
     fn datagram_owner(&self, id: UdpSocketId, peer: SocketAddr) -> Option<u32> {
         let owners = self.by_datagram.get(id.index())?;
         if let [owner] = owners.as_slice() {
@@ -341,7 +341,7 @@ impl Sockets {
         }
     }
 
-    /// Whose the next connection of a listener is: in turn of those that have it, as long as they have room.
+    /// The socket that gets the next connection of a listener: the sockets take turns, as long as they have room.
     fn next_owner(&mut self, listener: ListenerId) -> u32 {
         let Some(mut owners) = self.by_listener.get_mut(listener.index()).map(std::mem::take) else { return NONE };
         for _ in 0..owners.len() {
@@ -356,7 +356,7 @@ impl Sockets {
         number
     }
 
-    /// Has the stack accept nothing for listening socket `number` while nobody who shares its port has room for more: as on
+    /// Has the stack accept nothing for listening socket `number` while no socket that shares its port has room for more. As on
     /// Linux, peers try again.
     pub(crate) fn hold_if_full(&self, number: u32, stack: &mut Stack) {
         let Some(Socket { kind: Kind::Listener(own), .. }) = self.get(number) else { return };

@@ -37,7 +37,7 @@ impl Sockets {
             (libc::EPOLL_CTL_ADD, None) => {
                 let place = self.epoll_mut(instance).ok_or(Errno::BADF)?.add(socket, fd, event);
                 if let Some(socket) = self.get_mut(socket) {
-                    // The last is told first, and who is exclusive after all others.
+                    // The last one is told first, and exclusive ones after all others.
                     let at = if is_exclusive { 0 } else { socket.watchers.len() };
                     socket.watchers.insert(at, (instance, place));
                 }

@@ -1,5 +1,6 @@
 //! Socket addresses as programs write them.
 
+use crate::sys::program_memory::is_nowhere;
 use libc::{AF_INET, AF_INET6, c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// too short.
 ///
 /// # Safety
-/// `address` is null or has `length` readable bytes.
+/// `address` is nowhere or has `length` readable bytes.
 pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
     let length = length as usize;
-    if address.is_null() || length < size_of::<libc::sa_family_t>() {
+    if is_nowhere(address) || length < size_of::<libc::sa_family_t>() {
         return None;
     }
     // SAFETY: the address has so many bytes: `length` was compared with them.
@@ -44,7 +45,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
 /// Where a datagram of a socket of `family` goes to, as `sendto` reads it; `None`: to where the socket is connected.
 ///
 /// # Errors
-/// As Linux': `EINVAL` for what is too short or has no port, `EAFNOSUPPORT` for what is of another family.
+/// As Linux': `EFAULT` for what is nowhere, `EINVAL` for what is too short or has no port, `EAFNOSUPPORT` for what is of another family.
 ///
 /// # Safety
 /// As for [`read`].
@@ -55,6 +56,9 @@ pub(crate) unsafe fn destination(
 ) -> Result<Option<SocketAddr>, Errno> {
     if address.is_null() || length == 0 {
         return Ok(None);
+    }
+    if is_nowhere(address) {
+        return Err(Errno::FAULT);
     }
     if (length as usize) < size_of::<libc::sa_family_t>() {
         return Err(Errno::INVAL);

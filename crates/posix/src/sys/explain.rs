@@ -1,6 +1,6 @@
 //! `--explain`: a line for each socket that says whether it is ours, or why it went to the kernel.
 
-use qanat::control::log_line;
+use qanat_control::log_line;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 /// Where to; as the launcher says in the environment.
 const VARIABLE: &str = "QANAT_EXPLAIN";
 
-/// The descriptor; -1: nobody wants to know, or it is not known yet. No lock and no memory: who asks may be the program's allocator,
-/// which closes a file while it gets ready.
+/// The descriptor. -1: nobody wants to know, or it is not known yet. There is no lock and no allocation, because the caller may be the
+/// program's allocator, which closes a file while it gets ready.
 static TARGET: AtomicI32 = AtomicI32::new(-1);
 
 /// How the launcher was told to tell things: errors only, and as JSON.

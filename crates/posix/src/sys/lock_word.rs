@@ -149,7 +149,7 @@ impl Word {
             let now = self.0.load(Ordering::Relaxed);
             let owner = now & THREAD;
             if owner == 0 || now & OWNER_DIED != 0 {
-                // Others may sleep: who gives it back wakes one of them.
+                // Others may sleep. The thread that gives the lock back wakes one of them.
                 if self.0.compare_exchange(now, own | WAITERS, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                     let taken = if now & OWNER_DIED != 0 { Taken::FromTheDead } else { Taken::Well };
                     return self.taken(local, taken, is_out());
@@ -177,8 +177,8 @@ impl Word {
         }
     }
 
-    /// A signal has stopped the thread that has it. It goes on until it has given the lock back, and is stopped again: else all who share
-    /// the card would be stopped with it.
+    /// A signal has stopped the thread that has it. It goes on until it has given the lock back, and is stopped again. Else all
+    /// programs that share the card would be stopped with it.
     #[cold]
     fn hurry(&self, owner: u32) {
         let send = |signal: i32| {
@@ -214,8 +214,8 @@ impl Word {
     }
 }
 
-/// Whether a thread has been stopped by a signal, not by a debugger, as the kernel tells. Takes no memory: whoever waits for the lock may be
-/// the program's allocator.
+/// Whether a thread has been stopped by a signal, not by a debugger, as the kernel tells. It allocates nothing, because the thread that
+/// waits for the lock may be in the program's allocator.
 #[cold]
 fn is_stopped(thread: u32) -> bool {
     let mut path = [0u8; 32];

@@ -9,6 +9,7 @@ pub(crate) mod libc_next;
 pub(crate) mod local;
 pub(crate) mod lock_word;
 pub(crate) mod page;
+pub(crate) mod program_memory;
 pub(crate) mod raised_limits;
 pub(crate) mod raw;
 pub(crate) mod script_time;

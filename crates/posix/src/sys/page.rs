@@ -1,6 +1,6 @@
 //! The page by which a world's processes learn that one of them gives up rights and takes the world with it: it *falls* to that
-//! one's class. Only those write it who have not given up anything; a process that is about to lets go of it first. So what it
-//! says can be trusted, unlike all else that the processes share.
+//! one's class. Only processes that have given up nothing write it. A process that is about to give up rights lets go of it first. So
+//! what the page says can be trusted, unlike all else that the processes share.
 
 use crate::sys::descriptor::notes;
 use crate::sys::libc_next;
@@ -49,7 +49,7 @@ pub(crate) fn make() -> Result<(), Errno> {
     if file < 0 {
         return Err(libc_next::errno());
     }
-    // Who has it to read, and is another user, is not to open it anew to write.
+    // Another user's process that has it for reading must not open it anew for writing.
     // SAFETY: the call takes no pointers.
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) != 0 || libc::fchmod(file, 0o600) != 0 } {
         return Err(libc_next::errno());

@@ -1,7 +1,7 @@
-//! An end for a helper that is led in circles. A world that has fallen can be written by its members at any time, also so that
-//! whoever drives it never comes to an end: a lock that nobody gives back, a list that is a ring. The members lose nothing that was
-//! not theirs to lose, but the card would stay taken after they have ended. So the kernel ends a helper that makes no progress:
-//! what the world was made of goes with it.
+//! An end for a helper that is led in circles. The members of a world that has fallen can write it at any time. They can make
+//! a lock that nobody gives back, or a list that is a ring, so that driving the world never ends. The members lose nothing that was
+//! not theirs to lose, but the card would stay taken after they have ended. So the kernel ends a helper that makes no progress, and
+//! the world goes with it.
 
 use std::time::Duration;
 

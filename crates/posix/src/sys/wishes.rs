@@ -2,7 +2,7 @@
 
 use crate::sys::script_time::is_on;
 use qanat::OwnDevice;
-use qanat::control::address::Address;
+use qanat_control::address::Address;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -2,7 +2,7 @@
 
 use crate::world::lock::Guard;
 use qanat::Time;
-use qanat::nic::Clock;
+use qanat_nic::Clock;
 use std::sync::atomic::Ordering;
 
 impl Guard {

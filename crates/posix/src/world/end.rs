@@ -1,6 +1,6 @@
 //! Why a world is over, and what is said of it.
 
-use qanat::wire::ethernet::MacAddress;
+use qanat_wire::ethernet::MacAddress;
 use std::time::Duration;
 
 /// How long a program has to end by itself, as its calls fail.

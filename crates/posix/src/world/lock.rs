@@ -235,8 +235,8 @@ impl DerefMut for Guard {
 }
 
 impl Guard {
-    /// The keeper gives the lock back and goes to sleep: whoever unlocks after it and leaves the stack with nobody to drive it
-    /// wakes it.
+    /// The keeper gives the lock back and goes to sleep. If another process unlocks later, and nobody is left to drive the stack, it
+    /// wakes the keeper.
     pub(crate) fn release_to_sleep(self) {
         self.shared.keeper_is_asleep.store(1, Ordering::Relaxed);
         // Unlocked here, without the look that would wake the keeper at once.
@@ -257,7 +257,7 @@ impl Guard {
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        // Whoever leaves the stack with nobody to drive it tells the keeper.
+        // If nobody is left to drive the stack, the keeper is told.
         let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0 && !self.leadership.is_watching();
         let waker = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
             Some(self.keeper_waker)

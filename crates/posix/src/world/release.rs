@@ -18,7 +18,7 @@ impl Guard {
             return;
         }
         if matches!(socket.kind, Kind::Listener(_)) {
-            // Who has connected by now, though it has not been seen yet, is told that nobody will accept.
+            // A peer may have connected that has not been seen yet. It is told that nobody will accept.
             self.drive_now();
         }
         let Some(socket) = self.sockets.remove(number) else { return };
@@ -54,7 +54,7 @@ impl Guard {
             Kind::Stream(stream) => {
                 let Some(connection) = stream.connection else { return };
                 self.sockets.disown_connection(connection);
-                // RFC 1122 section 4.2.2.13: who has not read everything tells the peer by a reset.
+                // RFC 1122 section 4.2.2.13: if not everything was read, the peer is told by a reset.
                 if stream.unread > 0 || socket.linger == Some(Duration::ZERO) {
                     let _ = self.stack.abort(now, connection);
                 } else {

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 pub(crate) const VARIABLE: &str = "QANAT_MEETS";
 /// By this an environment is known that the library has not been taken out of.
 const KNOWN_BY: &[u8] = b"QANAT_ADDRESSES=";
-/// Calls of `qanat run` whose programs share one card; the first ones are forgotten beyond.
+/// How many calls of `qanat run` one card remembers. Beyond that, the oldest are forgotten.
 const RUNS_MAX: usize = 256;
 
 /// What the program was told before it could change its environment.

@@ -9,7 +9,7 @@ use crate::world::lock::{Guard, lock};
 use crate::world::script_waiters::{Waiter, thread};
 use crate::world::state::{Device, WorldClock};
 use qanat::Time;
-use qanat::nic::{MemoryPlan, Wire};
+use qanat_nic::{MemoryPlan, Wire};
 use rustix::io::Errno;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -45,7 +45,7 @@ pub fn start(setup: &Setup) {
 
 /// The script's time. The calling thread's last call, if it had slept, has come back.
 pub fn clock() -> Duration {
-    // Whoever waits for some time to pass by looking again and again sees it pass.
+    // A caller that looks at the clock again and again sees time pass.
     script_time::pass(1_000);
     if let Ok(mut guard) = lock() {
         let thread = thread();
@@ -84,7 +84,7 @@ pub fn receive(target: &mut [u8]) -> Option<(usize, Duration)> {
 pub fn sleep(time: Duration) {
     settle();
     let start = Instant::now();
-    // Time is given by the script in order that others may work, too: who has come back does what it has to, then sleeps.
+    // The script gives time so that other threads may work. A thread that has come back does its work, then sleeps.
     let returned = lock().map(|mut guard| std::mem::take(&mut guard.script.returned)).unwrap_or_default();
     for thread in &returned {
         while is_running(*thread) && start.elapsed() < PATIENCE {

@@ -7,11 +7,11 @@ use crate::world::leader::{Leadership, Thread};
 use crate::world::processes::Processes;
 use crate::world::references_in_transit::Transit;
 use crate::world::script_waiters::Script;
-use qanat::nic::breakdown::{self, Phase};
-use qanat::nic::place::Place;
-use qanat::nic::{Clock, Metered, MonotonicClock, Queue, Vnic, Wire};
-use qanat::stack::Stack;
 use qanat::{Attachment, Config, Time};
+use qanat_nic::breakdown::{self, Phase};
+use qanat_nic::place::Place;
+use qanat_nic::{Clock, Metered, MonotonicClock, Queue, Vnic, Wire};
+use qanat_stack::Stack;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use std::time::Duration;
 /// For so long at most the stack is left alone, and frames wait to leave together, while the program has something to attend to.
 const TOGETHER_MAX: Duration = Duration::from_micros(100);
 
-/// So many frames leave together at most: what they are worth to the device, it has been given by then, and who waits for the
-/// first of them has something to do meanwhile.
+/// At most so many frames leave together. More would gain nothing at the device, and a peer that waits for the first of them has work
+/// meanwhile.
 const TOGETHER_FRAMES_MAX: u32 = 32;
 
 /// A program that waits so soon after it sends, on average, nanoseconds, need not have each frame leave alone.

@@ -1,7 +1,7 @@
 //! The kernel's settings of TCP, translated: a script that sets them with `sysctl` means the stack that it tests.
 
 use qanat::Config;
-use qanat::stack::tcp::{CongestionAlgorithm, CookieKeys, TcpConfig};
+use qanat_stack::tcp::{CongestionAlgorithm, CookieKeys, TcpConfig};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -208,7 +208,7 @@ fn hold_and_block<T>(
     how: (Option<RawFd>, bool),
     attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, Errno>>,
 ) -> Result<T, Errno> {
-    // As long as a call is under way it has the socket, whoever closes its descriptor.
+    // A call has its socket until it ends, even if another thread closes the descriptor.
     let mut guard = lock()?;
     guard.sockets.get_mut(socket).ok_or(Errno::BADF)?.references += 1;
     if let Some(own) = guard.processes.own() {

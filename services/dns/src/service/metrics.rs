@@ -124,11 +124,12 @@ mod tests {
         let mut figures = Figures::default();
         figures.types[0] = 7;
         let apex = Name::absolute("b.test").unwrap();
+        let dotted = Name::absolute(r#"a\.\"b.test"#).unwrap();
         let standing = Standing { expires_s: Some(9), failures: 3, ..Standing::default() };
         let report = Report {
             figures: &figures,
             transfers: &TransferFigures { failed: 5, expired: 2, ..TransferFigures::default() },
-            catalog: &Catalog::default().with_missing([&apex]),
+            catalog: &Catalog::default().with_missing([&apex, &dotted]),
             standings: &BTreeMap::from([(apex.clone(), standing)]),
             broken: std::slice::from_ref(&apex),
         };
@@ -137,6 +138,8 @@ mod tests {
             "qanat_dns_transfers_total{direction=\"in\",result=\"failed\"} 5",
             "qanat_dns_expired_total 2",
             "qanat_dns_zone_missing{zone=\"b.test.\"} 1",
+            // The name itself is shown with backslashes, and Prometheus wants each of them quoted.
+            r#"qanat_dns_zone_missing{zone="a\\.\\\"b.test."} 1"#,
             "qanat_dns_zone_broken{zone=\"b.test.\"} 1",
             "qanat_dns_zone_expires_seconds{zone=\"b.test.\"} 9",
             "qanat_dns_zone_transfer_failures_total{zone=\"b.test.\"} 3",

@@ -58,7 +58,7 @@ fn commands_that_cannot_be_honest_cut_their_sender_off() {
 #[test]
 fn anything_in_the_ring_harms_nobody_else() {
     let (core, mut peer, mut neighbour) = scene();
-    let mut random = qanat::nic::Random::new(7);
+    let mut random = qanat_nic::Random::new(7);
     let edges = [0, 1, 63, 64, 2_047, 2_048, 4_095, 65_535, u64::MAX, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 63];
     for _ in 0..60 {
         let mut attacker = Attacker::new(&core.path, 0);

@@ -1,12 +1,12 @@
 //! Net cores that lie: a service trusts one with its packets, but neither with its memory nor with its life. It takes such a
 //! net core for lost: its connections are closed, and it looks for another.
 
-use qanat::nic::MemoryPlan;
 use qanat::split::{SplitOptions, SplitRuntime};
 use qanat_abi::message::Window;
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Id, Message, Producer, Rings, SharedMemory};
 use qanat_control::protocol::{receive, send};
 use qanat_echo::{EchoConfig, EchoService};
+use qanat_nic::MemoryPlan;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 use std::net::SocketAddr;

@@ -1,13 +1,13 @@
 //! A net core with some cards, and a client behind each.
 
-use qanat::nic::memif::{self, MemifListener};
-use qanat::nic::{MemifConfig, MemoryPlan};
 use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, NetCoreStatus, SplitRuntime, ask_status};
-use qanat::wire::ethernet::MacAddress;
 use qanat::{
     CloseReason, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, RuntimeOptions, Service,
     StartError, StopHandle, UdpSocketId,
 };
+use qanat_nic::memif::{self, MemifListener};
+use qanat_nic::{MemifConfig, MemoryPlan};
+use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};

@@ -136,7 +136,7 @@ fn with_field(mut words: [u64; 4], (offset, width): (u32, u32), value: u64) -> [
 fn every_field_of_every_message_at_its_edges() {
     let (core, mut peer, load) = scene();
     let edges = [0, 1, 255, 4_096, 65_535, 1 << 31, u64::MAX];
-    let mut random = qanat::nic::Random::new(11);
+    let mut random = qanat_nic::Random::new(11);
     let mut attacker = Attacker::new(&core.path, 0);
     let (mut borne, mut cut_off) = (0u64, 0u64);
     for command in honest() {
@@ -236,7 +236,7 @@ fn bytes_changed_after_they_were_submitted_and_bytes_never_consumed_are_the_send
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let scribbling = std::thread::spawn(move || {
-        let mut random = qanat::nic::Random::new(3);
+        let mut random = qanat_nic::Random::new(3);
         while !stopped.load(Ordering::Acquire) {
             small.write_at(&random.next().to_le_bytes(), random.next() % 60_000).expect("its own memory");
         }

@@ -240,6 +240,13 @@ fn ancillary(suite: &mut Suite) {
         t.see("another_level", sys::sendmsg(fd, &[b""], Some(&t.there(port)), &[elsewhere], 0));
         t.see("peer", peer.from().0);
     });
+    suite.add(V4, "control_of_any_length", |t| {
+        let (fd, _) = t.udp_bound();
+        let (_peer, port) = t.peer_udp();
+        for length in [0, 15, 25, 1 << 31, usize::MAX - 24, usize::MAX - 15, usize::MAX] {
+            t.see("length", sys::sendmsg_with_control_of(fd, b"", &t.there(port), length));
+        }
+    });
     suite.add(BOTH, "refused_with_its_queue", |t| {
         let (gone, port) = t.peer_udp();
         gone.close();

@@ -78,6 +78,7 @@ fn simple(suite: &mut Suite) {
         peer.say("hello");
         t.arrived(fd, 5);
         t.see("recv", sys::recv_nowhere(fd, 5, 0));
+        t.see("readv", sys::readv_nowhere(fd, 3));
         t.see_recv("then", fd, 8, 0);
     });
     suite.add(BOTH, "not_connected", |t| {
@@ -207,6 +208,7 @@ fn flags(suite: &mut Suite) {
         let (fd, peer) = t.accepted();
         peer.say("hello world");
         t.arrived(fd, 11);
+        t.see("peek", sys::recv_nowhere(fd, 4, MSG_PEEK | MSG_TRUNC));
         t.see("trunc", sys::recv_nowhere(fd, 6, MSG_TRUNC));
         t.see_recv("then", fd, 32, 0);
     });

@@ -92,6 +92,14 @@ fn sizes(suite: &mut Suite) {
         t.see("empty_buffer", sys::recv(fd, &mut [], 0));
         t.see("gone", sys::recv(fd, &mut [0; 10], MSG_DONTWAIT));
     });
+    suite.add(BOTH, "nowhere", |t| {
+        let (fd, port) = t.udp_bound();
+        let (peer, _) = t.peer_udp();
+        peer.to(t.here_ip(), port, 100);
+        t.see("ready", ready(fd, POLLIN));
+        t.see("trunc", sys::recv_nowhere(fd, 10, MSG_TRUNC));
+        t.see("gone", sys::recv(fd, &mut [0; 10], MSG_DONTWAIT));
+    });
     suite.add(BOTH, "empty_ones", |t| {
         let (fd, port) = t.udp_bound();
         let (peer, peer_port) = t.peer_udp();

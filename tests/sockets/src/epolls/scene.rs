@@ -8,23 +8,21 @@ use std::sync::{Mutex, PoisonError};
 /// How long a change at the other end may take to be seen here; a program that is right never waits so long.
 pub(super) const PATIENCE_MS: i32 = 20_000;
 
-/// Random numbers (Steele, Lea, Flood: `SplitMix64`).
-pub(super) struct Random(u64);
+/// Random numbers.
+pub(super) struct Random(qanat_nic::Random);
 
 impl Random {
     pub(super) fn of(seed: u64, stream: u64) -> Random {
-        Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ stream.wrapping_mul(0xda94_2042_e4dd_58b5))
+        let seed = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ stream.wrapping_mul(0xda94_2042_e4dd_58b5);
+        Random(qanat_nic::Random::new(seed))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.0.next()
     }
 
     pub(super) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap_or(0)
+        usize::try_from(self.0.below(limit as u64)).unwrap_or(0)
     }
 
     /// True once in so many times.

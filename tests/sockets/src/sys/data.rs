@@ -25,6 +25,12 @@ pub fn recv_nowhere(fd: Fd, size: usize, flags: i32) -> Ret {
     Ret::of_long(unsafe { libc::recv(fd, null_mut(), size, flags) })
 }
 
+/// `count` pieces that are not there.
+pub fn readv_nowhere(fd: Fd, count: usize) -> Ret {
+    // SAFETY: the kernel checks the address; a null one is never read.
+    Ret::of_long(unsafe { libc::readv(fd, null(), how_many(count)) })
+}
+
 pub fn send(fd: Fd, bytes: &[u8], flags: i32) -> Ret {
     // SAFETY: the bytes are as many as said.
     Ret::of_long(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) })
@@ -138,6 +144,16 @@ pub fn sendmsg(fd: Fd, buffers: &[&[u8]], to: Option<&Address>, control: &[Contr
     let header = header(to, &mut parts, &mut control);
     // SAFETY: everything the header points to lives until the end of this function.
     Ret::of_long(unsafe { libc::sendmsg(fd, &raw const header, flags) })
+}
+
+/// With 24 bytes of control messages, of which the first says that it is `length` long.
+pub fn sendmsg_with_control_of(fd: Fd, bytes: &[u8], to: &Address, length: usize) -> Ret {
+    let mut parts = parts(&[bytes]);
+    let mut control = control_bytes(&[(libc::SOL_SOCKET, libc::SO_MARK, vec![0; 8])]);
+    control[0] = length as u64;
+    let header = header(Some(to), &mut parts, &mut control);
+    // SAFETY: everything the header points to lives until the end of this function. The kernel checks the message's own length.
+    Ret::of_long(unsafe { libc::sendmsg(fd, &raw const header, 0) })
 }
 
 /// What `recvmsg` told.

@@ -1,9 +1,9 @@
 //! A running server asked: `qanat dns status`, `reload` and `refresh`, over a Unix socket of the server's user.
 
 use super::zones::{Changes, Zones};
-use qanat::nic::is_left_behind;
 use qanat_dns::name::Name;
 use qanat_dns::service::ZoneRules;
+use qanat_nic::bind_in_place;
 use rustix::fs::{Mode, mkdir};
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
@@ -103,10 +103,7 @@ pub fn open(path: Option<&Path>) -> Result<Door, String> {
         }
     };
     let wrong = |error: io::Error| format!("control socket {}: {error}; choose another with --control", path.display());
-    if is_left_behind(&path) {
-        let _ = std::fs::remove_file(&path);
-    }
-    let listener = UnixListener::bind(&path).map_err(wrong)?;
+    let listener = bind_in_place(&path, || UnixListener::bind(&path)).map_err(wrong)?;
     let door = Door { path: path.clone(), listener, owner: rustix::process::geteuid() };
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(wrong)?;
     Ok(door)

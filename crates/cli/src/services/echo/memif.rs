@@ -4,10 +4,10 @@ use super::bare::{Bare, LOOK_INTERVAL};
 use crate::host::addresses::AddressWatch;
 use crate::host::stack_report;
 use crate::log;
-use qanat::nic::memif::MemifLink;
-use qanat::nic::{Vnic, metered};
 use qanat::{Config, Runtime, RuntimeOptions, entropy};
 use qanat_echo::{EchoService, OpenLink, own_mac};
+use qanat_nic::memif::MemifLink;
+use qanat_nic::{Vnic, metered};
 use std::path::Path;
 use std::time::Duration;
 

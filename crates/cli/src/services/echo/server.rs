@@ -3,10 +3,10 @@
 use crate::host::Application;
 use crate::host::application::{Announcement, Figures as HostFigures, Period, Place, Rates, Requirements};
 use crate::live::grouped;
-use qanat::nic::af_xdp::PortRange;
-use qanat::nic::breakdown;
 use qanat::{PROTOCOL_TCP, PROTOCOL_UDP};
 use qanat_echo::{EchoConfig, EchoService, Figures};
+use qanat_nic::af_xdp::PortRange;
+use qanat_nic::breakdown;
 use serde_json::{Map, Value, json};
 
 /// Frames of its queue, each way.

@@ -3,6 +3,7 @@
 
 use super::{Card, FLAGS, INDEX, NAME, QUEUE_LENGTH, broadcast, card};
 use crate::sys::descriptor::DESCRIPTORS_MAX;
+use crate::sys::program_memory::is_nowhere;
 use libc::c_int;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -131,13 +132,15 @@ pub(crate) unsafe fn received(fd: c_int, buffer: *mut u8, room: usize, count: is
     }
     let Some(dump) = change(|dumps| dumps.get(&fd).copied()) else { return count };
     if flags & libc::MSG_PEEK != 0 {
-        // Who looks how much there is gets room for more.
+        // A program that asks how much there is, is told to have room for ours, too.
         return if flags & libc::MSG_TRUNC != 0 { count + OURS_MAX as isize } else { count };
     }
     let length = count as usize;
     if buffer.is_null() || length > room {
         return count;
     }
+    // A program may say that there is more room than there can be.
+    let room = room.min(length + OURS_MAX);
     // SAFETY: the buffer has `room` writable bytes: this function's condition.
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer, room) };
     match place(bytes.get(..length).unwrap_or_default(), dump.sequence) {
@@ -170,7 +173,7 @@ enum Place {
     NotYet,
     /// It has ended with an error.
     Ended,
-    /// Before the message that ends it; whose port is in the messages.
+    /// At this byte, before the message that ends it. The port is the one in the messages.
     At(usize, u32),
 }
 
@@ -337,7 +340,7 @@ pub(crate) unsafe fn received_message(fd: c_int, message: *mut libc::msghdr, cou
 /// # Safety
 /// As `sendmsg`.
 pub(crate) unsafe fn sends_message(fd: c_int, message: &libc::msghdr) {
-    if is_router(fd) && message.msg_iovlen == 1 && !message.msg_iov.is_null() {
+    if is_router(fd) && message.msg_iovlen == 1 && !is_nowhere(message.msg_iov) {
         // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         unsafe { sends_part(fd, (*message.msg_iov).iov_base, (*message.msg_iov).iov_len) };
     }
@@ -349,7 +352,7 @@ pub(crate) unsafe fn sends_message(fd: c_int, message: &libc::msghdr) {
 /// So many readable bytes.
 #[inline]
 pub(crate) unsafe fn sends_part(fd: c_int, buffer: *const libc::c_void, count: usize) {
-    if is_router(fd) && (HEAD + 1..=REQUEST_MAX).contains(&count) && !buffer.is_null() {
+    if is_router(fd) && (HEAD + 1..=REQUEST_MAX).contains(&count) && !is_nowhere(buffer) {
         // SAFETY: the pointer is to as many readable bytes as the length says: this function's condition.
         note(fd, unsafe { std::slice::from_raw_parts(buffer.cast(), count) });
     }

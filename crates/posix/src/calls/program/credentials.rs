@@ -1,4 +1,5 @@
-//! Calls by which a process gives up rights. Before they are made, [`lowering`](crate::lifecycle::lowering) settles who keeps the world.
+//! Calls by which a process gives up rights. Before they are made, [`lowering`](crate::lifecycle::lowering) settles which processes keep
+//! the world.
 
 use crate::calls::give_int;
 use crate::lifecycle::lowering::{Effect, change};

@@ -8,6 +8,7 @@ use crate::lifecycle::transit;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::sys::this_process::departure::is_detached;
 use crate::world::lock::{lock, shared};
 use libc::{c_int, cmsghdr, msghdr};
@@ -16,10 +17,14 @@ use std::os::fd::RawFd;
 /// Where the descriptors of a control message that hands on some begin and end, bytes from the buffer's start.
 ///
 /// # Safety
-/// The message's control buffer is readable, or null.
+/// The message's control buffer is readable, or nowhere.
 unsafe fn rights(message: &msghdr) -> Option<std::ops::Range<usize>> {
     const HEAD: usize = size_of::<cmsghdr>();
-    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
+    let room = message.msg_controllen;
+    // The kernel refuses what is nowhere, and a length that is no `int`.
+    if is_nowhere(message.msg_control) || room > c_int::MAX as usize {
+        return None;
+    }
     let mut at = 0;
     while at + HEAD <= room {
         // SAFETY: within the buffer; nothing needs alignment.

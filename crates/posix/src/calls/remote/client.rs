@@ -6,6 +6,7 @@ use crate::lifecycle::detached::channel::{self, Operation};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
+use crate::sys::program_memory::{Payload, is_nowhere};
 use crate::sys::sleep::{readable, sleep};
 use libc::{c_int, c_ulong, c_void, pollfd, sigset_t, sockaddr, socklen_t};
 use rustix::io::Errno;
@@ -13,12 +14,11 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::time::{Duration, Instant};
 
 /// # Safety
-/// `address` has `length` readable bytes.
+/// As `bind`.
 pub(in crate::calls) unsafe fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: `address` has `length` readable bytes: this function's condition.
-    let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length as usize) };
-    give_int(channel::bind(fd, bytes, || {
-        // SAFETY: `address` has `length` readable bytes: this function's condition.
+    let wanted = Payload::Program { start: address.cast(), length: length as usize };
+    give_int(channel::bind(fd, wanted, || {
+        // SAFETY: only the kernel reads the address, and checks that it is there.
         let status = unsafe { libc_next::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
     }))
@@ -120,12 +120,18 @@ pub(in crate::calls) unsafe fn getsockopt(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
-    let Some(room) = (unsafe { length.as_ref() }) else { return give_int(Err(Errno::FAULT)) };
-    give_int(channel::option(fd, level, name, *room as usize).map(|bytes| {
+    if is_nowhere(length) {
+        return give_int(Err(Errno::FAULT));
+    }
+    // SAFETY: `length` is readable: the program's duty by getsockopt(2).
+    let room = unsafe { length.read() } as usize;
+    give_int(channel::option(fd, level, name, room).and_then(|bytes| {
+        if is_nowhere(value) && room > 0 && !bytes.is_empty() {
+            return Err(Errno::FAULT);
+        }
         // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         unsafe { write_out(&bytes, value, length) };
-        0
+        Ok(0)
     }))
 }
 
@@ -138,14 +144,14 @@ pub(in crate::calls) unsafe fn setsockopt(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    if value.is_null() {
-        return give_int(Err(Errno::FAULT));
+    // What is no `int` is a negative length to Linux. That comes before what the pointer is.
+    if length > c_int::MAX as socklen_t {
+        return give_int(Err(Errno::INVAL));
     }
-    // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
-    let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
-    match channel::set_option(fd, level, name, bytes) {
+    let wanted = Payload::Program { start: value.cast(), length: length as usize };
+    match channel::set_option(fd, level, name, wanted) {
         // What takes rights this process has and the deputy hasn't is the kernel's alone anyway.
-        // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
+        // SAFETY: only the kernel reads the value, and checks that it is there.
         Err(Errno::PERM) => unsafe { libc_next::setsockopt(fd, level, name, value, length) },
         outcome => give_int(outcome),
     }
@@ -178,22 +184,23 @@ pub(in crate::calls) fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c
 /// # Safety
 /// As `ioctl`.
 pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
-    // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2). Of those that the
-    // deputy takes.
-    let Some(value) = (unsafe { std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize).as_mut() }) else {
-        return give_int(Err(Errno::FAULT));
-    };
-    match channel::control(fd, request, *value) {
-        Ok(answer) => {
-            if request != libc::FIONBIO {
-                *value = answer;
-            }
-            0
-        }
-        // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
-        Err(Errno::OPNOTSUPP) => unsafe { libc_next::ioctl(fd, request, argument) },
-        Err(error) => give_int(Err(error)),
+    if !channel::is_about_number(request) {
+        // SAFETY: `argument` is what `request` demands: the program's duty by ioctl(2). The kernel checks a pointer.
+        return unsafe { libc_next::ioctl(fd, request, argument) };
     }
+    let pointer = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
+    if is_nowhere(pointer) {
+        return give_int(Err(Errno::FAULT));
+    }
+    // SAFETY: the pointer is to a number, as these requests demand: the program's duty by ioctl(2).
+    let value = unsafe { pointer.read_unaligned() };
+    give_int(channel::control(fd, request, value).map(|answer| {
+        if request != libc::FIONBIO {
+            // SAFETY: as above, and the number may be written.
+            unsafe { pointer.write_unaligned(answer) };
+        }
+        0
+    }))
 }
 
 /// Whether `epoll_ctl` has to do with such a socket.

@@ -39,7 +39,7 @@ struct Asked {
 
 /// Becomes the deputy of process `number`, which asks by `line`; in a child of the keeper's that has nothing else open.
 pub(in crate::calls) fn serve(line: &OwnedFd, number: u32) {
-    // Who made the pair.
+    // The process that made the pair.
     let id = rustix::net::sockopt::socket_peercred(line).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
     let is_known = lock().is_ok_and(|guard| {
         let record = guard.processes.records.get(number as usize).and_then(Option::as_ref);
@@ -277,7 +277,7 @@ fn place(fd: c_int, kernels: OwnedFd, stands_in: bool) -> Outcome {
     Ok((0, Vec::new()))
 }
 
-/// Whether `fd` is one of the descriptors this process needs for itself: its line, and who waits.
+/// Whether `fd` is one of the descriptors this process needs for itself: its line, and those of waits.
 fn is_busy(fd: c_int) -> bool {
     // Those are all out of the way, and noted.
     descriptor::get(fd) == Entry::Own

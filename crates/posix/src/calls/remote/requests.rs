@@ -3,6 +3,7 @@
 
 use crate::calls::waiting::poll;
 use crate::calls::{bind, close as closing, control as controls, open, options};
+use crate::lifecycle::detached::channel::is_about_number;
 use crate::lifecycle::detached::socket_of;
 use crate::lifecycle::pump;
 use crate::sys::address;
@@ -72,9 +73,7 @@ pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> c_int {
 /// As `ioctl`.
 pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, Errno> {
     let mut value = value;
-    // Of these the argument is a number.
-    let is_plain = matches!(request, libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ | controls::SIOCATMARK);
-    if !is_plain {
+    if !is_about_number(request) {
         return Err(Errno::OPNOTSUPP);
     }
     // SAFETY: the pointer is to a writable number.

@@ -3,6 +3,7 @@
 use crate::calls::interfaces::INDEX;
 use crate::sockets::messages::{Asked, Wanted};
 use crate::sockets::socket::{Kind, Socket};
+use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::lock;
 use libc::{c_int, c_uint, cmsghdr, msghdr, timespec};
 use qanat::{Chunk, CloseReason};
@@ -243,7 +244,7 @@ impl ControlWriter {
 /// Reads the control messages of what is to be sent.
 ///
 /// # Errors
-/// `EINVAL`, as on Linux: one that is cut, or unknown of its level.
+/// As Linux': `EINVAL` for one that is cut, or unknown of its level, `ENOBUFS` for a length that is no `int`, `EFAULT`.
 ///
 /// # Safety
 /// The message's control buffer is readable, or null.
@@ -251,12 +252,19 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
     const HEAD: usize = size_of::<cmsghdr>();
     let mut wanted = Wanted::default();
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
+    if room > c_int::MAX as usize {
+        return Err(Errno::NOBUFS);
+    }
+    if room > 0 && is_nowhere(message.msg_control) {
+        return Err(Errno::FAULT);
+    }
     let mut at = 0;
     while at + HEAD <= room {
         // SAFETY: within the buffer; nothing needs alignment.
         let header = unsafe { message.msg_control.byte_add(at).cast::<cmsghdr>().read_unaligned() };
         let length = header.cmsg_len;
-        if length < HEAD || at + length > room {
+        // The program's number may be anything: nothing is added to it.
+        if length < HEAD || length > room - at {
             return Err(Errno::INVAL);
         }
         // SAFETY: the bytes are within the buffer.

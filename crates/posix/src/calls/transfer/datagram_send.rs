@@ -7,8 +7,8 @@ use crate::sockets::socket::{Begun, Kind, Socket, errno_of_command};
 use crate::sys::wishes::is_on_link;
 use crate::world::lock::Guard;
 use crate::world::state::World;
-use qanat::nic::breakdown::{self, Phase};
 use qanat::{CommandError, Time, UdpSocketId};
+use qanat_nic::breakdown::{self, Phase};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 

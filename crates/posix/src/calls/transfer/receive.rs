@@ -9,11 +9,12 @@ use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -52,7 +53,7 @@ fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Opt
             let Some((peer, chunk)) = datagram.queue.front() else {
                 let (is_over, is_nonblocking) = (datagram.read_shut, socket.is_nonblocking);
                 return match socket.take_error() {
-                    // Who does not wait is told that there is nothing, as Linux has it.
+                    // A caller that does not wait is told that there is nothing, as on Linux.
                     None if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
                         Some(Ok(Received::default()))
                     }
@@ -60,6 +61,13 @@ fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Opt
                     Some(error) => Some(Err(error)),
                 };
             };
+            // A datagram's bytes are written whatever the flags. Only a stream discards.
+            if let Err(error) = target.check() {
+                if !peek {
+                    datagram.pop();
+                }
+                return Some(Err(error));
+            }
             let length = target.scatter(0, chunk.bytes());
             let whole = chunk.len();
             let from = Some((*peer, family));
@@ -97,7 +105,7 @@ fn take_stream(
     }
     let discards = flags & libc::MSG_TRUNC != 0;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
-    // Nobody reads across an urgent byte, and who is at one passes it over (RFC 6093 section 3.3, as Linux).
+    // A read stops before an urgent byte, and the next one passes it over (RFC 6093 section 3.3, as Linux).
     let is_inline = socket.options.urgent_inline;
     let (passed_over, limit) = match stream.urgent {
         Some(urgent) if urgent.ahead > 0 => (0, urgent.ahead),
@@ -115,7 +123,7 @@ fn take_stream(
         && let Some(chunk) = stream.passed(passed_over)
         && let Some(connection) = stream.connection
     {
-        world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
+        world.stack.consume(qanat_nic::Clock::now(&world.clock), connection, chunk);
     }
     if unread == 0 {
         if let Some(error) = socket.take_error() {
@@ -146,7 +154,7 @@ fn take_stream(
             };
             front = 0;
             let bytes = bytes.get(..room - length).unwrap_or(bytes);
-            let copied = target.scatter(length, bytes);
+            let copied = if discards { bytes.len() } else { target.scatter(length, bytes) };
             length += copied;
             if copied < bytes.len() {
                 break;
@@ -166,7 +174,7 @@ fn take_stream(
         length += copied;
         let Some(chunk) = stream.passed(copied) else { break };
         if let Some(connection) = stream.connection {
-            world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
+            world.stack.consume(qanat_nic::Clock::now(&world.clock), connection, chunk);
         }
     }
     let is_at_mark = stream.is_at_mark();
@@ -257,6 +265,7 @@ fn receive_error(number: u32, target: Target<'_>) -> Result<Received, Errno> {
     // The next one's, as Linux has it.
     socket.error = datagram.errors.front().and_then(|next| crate::sockets::socket::errno_of(next.why));
     let whole = error.payload.len();
+    target.check()?;
     let length = target.scatter(0, &error.payload);
     let metadata = Some(Metadata::Error { peer: error.peer, why: error.why });
     let from = Some((error.peer, socket.family));
@@ -351,7 +360,10 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
-    let Some(target) = (unsafe { Target::from_call(vectors, count as usize) }) else { return give(Err(Errno::INVAL)) };
+    let target = match unsafe { Target::from_call(vectors, count as usize, Errno::INVAL) } {
+        Ok(target) => target,
+        Err(error) => return give(Err(error)),
+    };
     if target.parts().iter().all(|part| part.iov_len == 0) {
         return 0;
     }
@@ -470,10 +482,13 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 /// # Safety
 /// As `recvmsg`.
 unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, Errno> {
+    if is_nowhere(message) {
+        return Err(Errno::FAULT);
+    }
     // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
-    let message = unsafe { message.as_mut() }.ok_or(Errno::FAULT)?;
+    let message = unsafe { &mut *message };
     // SAFETY: the message's parts are writable: the program's duty by recvmsg(2).
-    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(Errno::MSGSIZE)?;
+    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen, Errno::MSGSIZE) }?;
     let received = receive(fd, number, target, flags)?;
     // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
@@ -504,6 +519,9 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     let limit = unsafe { timeout.as_ref() }.copied();
     if limit.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
         return crate::calls::give_int(Err(Errno::INVAL));
+    }
+    if is_nowhere(messages) && count > 0 {
+        return crate::calls::give_int(Err(Errno::FAULT));
     }
     let start = std::time::Instant::now();
     let limit = limit.map(|limit| Duration::new(limit.tv_sec as u64, limit.tv_nsec as u32));

@@ -12,9 +12,10 @@ use crate::sockets::messages::Wanted;
 use crate::sockets::socket::{Kind, Socket};
 use crate::sys::address;
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
@@ -144,7 +145,10 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
         return unsafe { libc_next::writev(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are readable: the program's duty by writev(2).
-    let Some(source) = (unsafe { Source::from_call(vectors, count as usize) }) else { return give(Err(Errno::INVAL)) };
+    let source = match unsafe { Source::from_call(vectors, count as usize, Errno::INVAL) } {
+        Ok(source) => source,
+        Err(error) => return give(Err(error)),
+    };
     // SAFETY: as above.
     let kernel = || unsafe { libc_next::writev(fd, vectors, count) };
     send_ours(number, source, 0, Destination::NONE, Wanted::default(), kernel)
@@ -219,14 +223,17 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     if crate::sys::arena::is_inside() || crate::sys::wishes::wishes().is_none() {
         return kernel();
     }
+    if is_nowhere(message) {
+        return kernel();
+    }
     // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
-    let Some(parts) = (unsafe { message.as_ref() }) else { return kernel() };
+    let parts = unsafe { &*message };
     // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
     let to = unsafe { address::read(parts.msg_name.cast(), parts.msg_namelen) };
     // SAFETY: the message's parts are readable: the program's duty by sendmsg(2).
-    let source = || unsafe { Source::from_call(parts.msg_iov, parts.msg_iovlen) };
+    let source = || unsafe { Source::from_call(parts.msg_iov, parts.msg_iovlen, Errno::MSGSIZE) };
     if flags & libc::MSG_FASTOPEN != 0
-        && let Some(source) = source()
+        && let Ok(source) = source()
     {
         let to = (parts.msg_name.cast_const().cast(), parts.msg_namelen);
         // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
@@ -240,7 +247,10 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         return unsafe { crate::calls::program::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);
     };
-    let Some(source) = source() else { return give(Err(Errno::MSGSIZE)) };
+    let source = match source() {
+        Ok(source) => source,
+        Err(error) => return give(Err(error)),
+    };
     // SAFETY: the message's name has as many readable bytes as it says: the program's duty by sendmsg(2).
     let to = unsafe { Destination::new(parts.msg_name.cast(), parts.msg_namelen) };
     let wanted = if parts.msg_control.is_null() {
@@ -269,6 +279,9 @@ pub(in crate::calls) unsafe extern "C" fn sendmmsg(
     if socket_of(fd).is_none() && (count == 0 || crate::sys::wishes::wishes().is_none()) {
         // SAFETY: `messages` points to `count` messages that are readable with all that they point to: the program's duty by sendmmsg(2).
         return unsafe { libc_next::sendmmsg(fd, messages, count, flags) };
+    }
+    if is_nowhere(messages) && count > 0 {
+        return give_int(Err(Errno::FAULT));
     }
     let mut done = 0;
     while done < count.min(1_024) {

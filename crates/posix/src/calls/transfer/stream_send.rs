@@ -6,8 +6,8 @@ use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
 use libc::c_int;
-use qanat::nic::breakdown::{self, Phase};
 use qanat::{CommandError, ConnectionId, Time};
+use qanat_nic::breakdown::{self, Phase};
 use rustix::io::Errno;
 
 /// Gives the stack as much as it takes of the vectors from `at` on. `None`: nothing now.

@@ -1,8 +1,9 @@
 //! Memory of the program that a call reads or writes, as a list of parts. A call makes one of the two types once, where the program's
 //! pointers are known to be valid, and everything below uses it without `unsafe`.
 
+use crate::sys::program_memory::is_nowhere;
 use libc::{c_void, iovec, size_t};
-use qanat::nic::breakdown::{self, Phase};
+use qanat_nic::breakdown::{self, Phase};
 use rustix::io::Errno;
 
 /// Bytes of one call that are copied at a time.
@@ -26,14 +27,21 @@ impl<'a> Source<'a> {
         Source(parts)
     }
 
-    /// Parts as a call gives them. `None`: there are more than a call may have.
+    /// Parts as a call gives them.
+    ///
+    /// # Errors
+    /// `EFAULT`: they are nowhere; `too_many`: there are more than a call may have.
     ///
     /// # Safety
-    /// `parts` points to `count` of them or is null, and each has as many readable bytes as it says, for `'a`.
+    /// `parts` points to `count` of them or is nowhere, and each has as many readable bytes as it says, for `'a`.
     #[inline]
-    pub(in crate::calls) unsafe fn from_call(parts: *const iovec, count: usize) -> Option<Source<'a>> {
+    pub(in crate::calls) unsafe fn from_call(
+        parts: *const iovec,
+        count: usize,
+        too_many: Errno,
+    ) -> Result<Source<'a>, Errno> {
         // SAFETY: `parts` points to `count` parts: this function's condition.
-        unsafe { slice(parts, count) }.map(Source)
+        unsafe { slice(parts, count, too_many) }.map(Source)
     }
 
     /// Bytes of all parts.
@@ -91,14 +99,21 @@ impl<'a> Target<'a> {
         Target(parts)
     }
 
-    /// Parts as a call gives them. `None`: there are more than a call may have.
+    /// Parts as a call gives them.
+    ///
+    /// # Errors
+    /// `EFAULT`: they are nowhere; `too_many`: there are more than a call may have.
     ///
     /// # Safety
-    /// `parts` points to `count` of them or is null, and each has as many writable bytes as it says, for `'a`.
+    /// `parts` points to `count` of them or is nowhere, and each has as many writable bytes as it says, for `'a`.
     #[inline]
-    pub(in crate::calls) unsafe fn from_call(parts: *const iovec, count: usize) -> Option<Target<'a>> {
+    pub(in crate::calls) unsafe fn from_call(
+        parts: *const iovec,
+        count: usize,
+        too_many: Errno,
+    ) -> Result<Target<'a>, Errno> {
         // SAFETY: `parts` points to `count` parts: this function's condition.
-        unsafe { slice(parts, count) }.map(Target)
+        unsafe { slice(parts, count, too_many) }.map(Target)
     }
 
     /// The parts, for a call of the kernel's.
@@ -166,28 +181,29 @@ impl Rest<'_> {
     }
 }
 
+/// A program may say that its parts are longer than memory is.
 fn length(parts: &[iovec]) -> usize {
-    parts.iter().map(|part| part.iov_len).sum()
+    parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.iov_len))
 }
 
-/// Whether the parts are somewhere: of the lowest addresses, where a program has no memory at all, Linux says so. (Elsewhere the program
-/// ends here.)
+/// Whether the parts are somewhere.
 #[inline]
 fn check(parts: &[iovec]) -> Result<(), Errno> {
-    const LOWEST: usize = 4_096;
-    let is_nowhere = |part: &iovec| part.iov_len > 0 && part.iov_base.addr() < LOWEST;
-    if parts.iter().any(is_nowhere) { Err(Errno::FAULT) } else { Ok(()) }
+    let is_bad = |part: &iovec| part.iov_len > 0 && is_nowhere(part.iov_base);
+    if parts.iter().any(is_bad) { Err(Errno::FAULT) } else { Ok(()) }
 }
 
 /// # Safety
-/// `parts` points to `count` of them, or is null.
+/// `parts` points to `count` of them, or is nowhere.
 #[inline]
-unsafe fn slice<'a>(parts: *const iovec, count: usize) -> Option<&'a [iovec]> {
-    if count > VECTORS_MAX {
-        return None;
+unsafe fn slice<'a>(parts: *const iovec, count: usize, too_many: Errno) -> Result<&'a [iovec], Errno> {
+    match count {
+        0 => Ok(&[]),
+        _ if count > VECTORS_MAX => Err(too_many),
+        _ if is_nowhere(parts) => Err(Errno::FAULT),
+        // SAFETY: `parts` points to `count` parts: this function's condition.
+        _ => Ok(unsafe { std::slice::from_raw_parts(parts, count) }),
     }
-    // SAFETY: `parts` points to `count` parts: this function's condition.
-    Some(if count == 0 || parts.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(parts, count) } })
 }
 
 /// A single part.

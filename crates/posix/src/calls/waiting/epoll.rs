@@ -6,12 +6,13 @@ use crate::sockets::epoll::{Epoll, NESTED};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::sys::sleep::timespec_of;
 use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::{Next, Waiting, poll_again, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
-use qanat::nic::breakdown;
+use qanat_nic::breakdown;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -116,7 +117,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, Errno> {
         let status = unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if status == 0 { Ok(()) } else { Err(libc_next::errno()) }
     };
-    // Armed by who leads, as it goes to sleep.
+    // The leader arms it before it goes to sleep.
     if guard.doorbell >= 0 {
         add(guard.doorbell, device_mark(), libc::EPOLLET)?;
     }
@@ -140,7 +141,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, Errno> {
         guard.release_epoll(number);
         return Err(Errno::NOMEM);
     }
-    // Who sleeps there sleeps in the kernel's alone, and is to look here too.
+    // A thread that sleeps there sleeps in the kernel's instance alone. It is woken to look here, too.
     if let Some(waker) = waker.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
         guard.wakers.wake(waker);
     }
@@ -161,15 +162,27 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
             nest(fd);
         }
         if status == 0 {
-            // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2). The kernel has read it.
-            let event = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
+            // SAFETY: `event` is null or readable unless nobody reads it: the program's duty by epoll_ctl(2).
+            let event = unsafe { read_event(operation, event) }.unwrap_or(epoll_event { events: 0, u64: 0 });
             remember(epoll, operation, fd, event);
         }
         return status;
     };
-    // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
-    let event = unsafe { event.as_ref() }.copied();
+    // SAFETY: `event` is null or readable unless nobody reads it: the program's duty by epoll_ctl(2).
+    let event = unsafe { read_event(operation, event) };
     give_int(control(epoll, operation, fd, number, event))
+}
+
+/// The event of an `epoll_ctl`. As on Linux, nobody looks at what `EPOLL_CTL_DEL` is given.
+///
+/// # Safety
+/// `event` is readable or nowhere, unless `operation` is `EPOLL_CTL_DEL`.
+unsafe fn read_event(operation: c_int, event: *const epoll_event) -> Option<epoll_event> {
+    if operation == libc::EPOLL_CTL_DEL || is_nowhere(event) {
+        return None;
+    }
+    // SAFETY: `event` is readable: this function's condition.
+    Some(unsafe { event.read_unaligned() })
 }
 
 fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, Errno> {
@@ -213,7 +226,7 @@ unsafe extern "C" fn epoll_pwait(
         // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         return unsafe { wait_kernel(epoll, events, most, timeout_ms, mask) };
     };
-    if most <= 0 || events.is_null() {
+    if most <= 0 || is_nowhere(events) {
         return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
@@ -287,7 +300,7 @@ fn nest(fd: c_int) {
         && !std::mem::replace(&mut epoll.is_nested, true)
     {
         NESTED.fetch_add(1, Ordering::Relaxed);
-        // Who sleeps on the other instance is woken by every packet: it takes no part in who leads.
+        // A thread that sleeps on the other instance is woken by every packet, because it can't lead.
         epoll.is_armed = true;
         change_device(fd, doorbell, libc::EPOLLIN);
     }
@@ -361,7 +374,7 @@ unsafe extern "C" fn epoll_pwait2(
         // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
         return unsafe { wait_kernel(epoll, events, most, time_ms, mask) };
     };
-    if most <= 0 || events.is_null() {
+    if most <= 0 || is_nowhere(events) {
         return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
@@ -467,7 +480,7 @@ fn wait(
     let _call = breakdown::call();
     let mut guard = lock()?;
     let mut waiting = Waiting::begin(timeout);
-    // The device has told of frames, which it does once, whoever was to be woken by it.
+    // The device tells of frames once only, whichever thread that wakes.
     let mut has_arrived = false;
     loop {
         // What is ready already is told first: the stack has its turn again soon enough.
@@ -537,8 +550,8 @@ fn wait(
 }
 
 /// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has the leader,
-/// so that a program with one of them asks the kernel for it once. The device tells of each arrival once: who goes to sleep has found
-/// nothing that has arrived.
+/// so that a program with one of them asks the kernel for it once. The device tells of each arrival once. A thread that goes to
+/// sleep has looked, and found nothing.
 fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
     let doorbell = guard.doorbell;
     let Some(instance) = guard.sockets.epoll_mut(number) else { return };

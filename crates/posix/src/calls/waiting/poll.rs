@@ -3,6 +3,7 @@
 use crate::calls::give_int;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
+use crate::sys::program_memory::is_nowhere;
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::wakers::Waker;
 use crate::world::lock::{Guard, lock};
@@ -38,10 +39,15 @@ unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout_ms: c_i
     unsafe { poll(fds, count, timeout_ms) }
 }
 
+/// Entries of one call at most: no process can have more descriptors on a machine that is set up as usual (`fs.nr_open`).
+const ENTRIES_MAX: nfds_t = 1 << 20;
+
+/// The entries. There are none if they are nowhere or too many. Then the kernel is asked, and refuses that.
+///
 /// # Safety
-/// `fds` points to `count` writable entries, or is null.
+/// `fds` points to `count` writable entries, or is nowhere.
 unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if fds.is_null() || count == 0 {
+    if is_nowhere(fds) || count > ENTRIES_MAX {
         return &mut [];
     }
     // SAFETY: `fds` points to `count` entries: this function's condition.
@@ -115,7 +121,7 @@ fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
 fn is_kernels(guard: &Guard, fd: c_int) -> bool {
     match descriptor::get(fd) {
         Entry::Kernel | Entry::Own | Entry::Remote => true,
-        // Its kernel half has the kernel's, and wakes who sleeps there.
+        // Its kernel half has the kernel's descriptors, and wakes threads that sleep there.
         Entry::Epoll(_) => false,
         Entry::Socket(number) => guard.sockets.get(number).is_some_and(|socket| socket.is_dual),
     }

@@ -4,6 +4,7 @@
 use crate::lifecycle::registry;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::warn;
+use crate::sys::program_memory::Payload;
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::unix_pair::{pair, without_rights};
 use crate::sys::wakers::out_of_the_way;
@@ -21,6 +22,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes beside a call at most, each way: the longest are lists of descriptors.
 pub(crate) const PAYLOAD_MAX: usize = 32 * 1_024;
+
+/// Linux' number, which the `libc` crate lacks.
+pub(crate) const SIOCATMARK: u64 = 0x8905;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +65,7 @@ pub(crate) struct Request<'a> {
     operation: Operation,
     fd: c_int,
     arguments: [i64; 2],
-    payload: &'a [u8],
+    payload: Payload<'a>,
     room: usize,
     end: Option<BorrowedFd<'a>>,
 }
@@ -98,7 +102,7 @@ pub(crate) fn hang_up() {
 
 impl Request<'_> {
     pub(crate) fn new(operation: Operation, fd: c_int) -> Request<'static> {
-        Request { operation, fd, arguments: [0; 2], payload: &[], room: 0, end: None }
+        Request { operation, fd, arguments: [0; 2], payload: Payload::Own(&[]), room: 0, end: None }
     }
 
     fn with(self, arguments: [i64; 2]) -> Self {
@@ -109,7 +113,7 @@ impl Request<'_> {
         Request { room: room.min(PAYLOAD_MAX), ..self }
     }
 
-    fn send(&self, line: BorrowedFd<'_>) -> Option<()> {
+    fn send(&self, line: BorrowedFd<'_>) -> Result<(), Errno> {
         let mut head = Vec::with_capacity(REQUEST);
         let [first, second] = self.arguments;
         for word in [self.operation as i64, self.fd.into(), first, second, self.room as i64] {
@@ -121,9 +125,11 @@ impl Request<'_> {
         if let Some(ends) = &ends {
             rights.push(SendAncillaryMessage::ScmRights(ends));
         }
-        let parts = [IoSlice::new(&head), IoSlice::new(self.payload)];
+        // SAFETY: only the kernel reads it, while `sendmsg` runs.
+        let payload = unsafe { self.payload.part() };
+        let parts = [IoSlice::new(&head), payload];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        rustix::net::sendmsg(line, &parts, &mut rights, flags).ok().map(|_| ())
+        rustix::net::sendmsg(line, &parts, &mut rights, flags).map(|_| ())
     }
 
     /// Asks, and makes the kernel's call when it is this process's turn.
@@ -149,7 +155,12 @@ impl Request<'_> {
         line: BorrowedFd<'_>,
         own_turn: &mut dyn FnMut() -> Result<c_int, Errno>,
     ) -> Option<Result<(c_int, Vec<u8>), Errno>> {
-        self.send(line)?;
+        match self.send(line) {
+            Ok(()) => {}
+            // The program's pointer leads nowhere. Nothing was sent, so the line is as good as before.
+            Err(Errno::FAULT) => return Some(Err(Errno::FAULT)),
+            Err(_) => return None,
+        }
         let (mut status, mut payload) = hear(line, self.room)?;
         if status == YOUR_TURN && self.operation == Operation::Bind {
             let outcome: i64 = own_turn().map_or_else(|errno| -i64::from(errno.raw_os_error()), i64::from);
@@ -216,7 +227,7 @@ fn start() -> Option<OwnedFd> {
         let _ = place.ask_on(line.as_fd(), &mut || Err(Errno::INVAL))?;
     }
     let list: Vec<u8> = ours.iter().take(PAYLOAD_MAX / size_of::<c_int>()).flat_map(|fd| fd.to_ne_bytes()).collect();
-    let only = Request { payload: &list, ..Request::new(Operation::Only, 0) };
+    let only = Request { payload: Payload::Own(&list), ..Request::new(Operation::Only, 0) };
     only.ask_on(line.as_fd(), &mut || Err(Errno::INVAL))?.ok()?;
     Some(line)
 }
@@ -225,7 +236,11 @@ fn start() -> Option<OwnedFd> {
 ///
 /// # Errors
 /// As `bind`.
-pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
+pub(crate) fn bind(
+    fd: c_int,
+    address: Payload<'_>,
+    real_bind: impl FnMut() -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
     // SAFETY: the program has the descriptor open as long as this call runs.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request =
@@ -281,8 +296,8 @@ pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Resul
 
 /// # Errors
 /// As `setsockopt`.
-pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<c_int, Errno> {
-    if value.len() > PAYLOAD_MAX {
+pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: Payload<'_>) -> Result<c_int, Errno> {
+    if value.length() > PAYLOAD_MAX {
         return Err(Errno::INVAL);
     }
     Request { payload: value, ..Request::new(Operation::SetOption, fd).with([level.into(), name.into()]) }.plainly()
@@ -296,7 +311,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<c_int, Errno> {
 
 /// `fd` is closed, or about to be.
 pub(crate) fn close(fd: c_int) {
-    // Who has no deputy yet tells one, when there is one, what there is.
+    // Without a deputy there is nothing to tell: a later one is told what is open then.
     let has_none = matches!(*line(), State::None);
     descriptor::set(fd, Entry::Kernel);
     if has_none && processes::number() == u32::MAX {
@@ -320,6 +335,11 @@ pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> Result<c_int, E
     Request::new(Operation::Flags, fd).with([command.into(), argument as i64]).plainly()
 }
 
+/// Whether the argument of an `ioctl` is a pointer to a number, so that a deputy can make the call.
+pub(crate) fn is_about_number(request: u64) -> bool {
+    matches!(request, libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ | SIOCATMARK)
+}
+
 /// An `ioctl` that is given a number, and gives one back.
 ///
 /// # Errors
@@ -336,7 +356,8 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, Er
 /// There is no deputy.
 pub(crate) fn poll(set: &[(c_int, i16)]) -> Result<Vec<i16>, Errno> {
     let list = listed(set);
-    let request = Request { payload: &list, ..Request::new(Operation::Poll, 0).room(set.len() * size_of::<i16>()) };
+    let request =
+        Request { payload: Payload::Own(&list), ..Request::new(Operation::Poll, 0).room(set.len() * size_of::<i16>()) };
     let (_, ready) = request.ask(|| Err(Errno::INVAL))?;
     let ready: Vec<i16> = ready.chunks_exact(2).map(|word| i16::from_ne_bytes([word[0], word[1]])).collect();
     if ready.len() == set.len() { Ok(ready) } else { Err(Errno::NETDOWN) }
@@ -349,7 +370,8 @@ pub(crate) fn poll(set: &[(c_int, i16)]) -> Result<Vec<i16>, Errno> {
 pub(crate) fn watch(set: &[(c_int, i16)]) -> Result<OwnedFd, Errno> {
     let (own, theirs) = pair(SocketType::SEQPACKET).ok_or(Errno::MFILE)?;
     let list = listed(set);
-    let request = Request { payload: &list, end: Some(theirs.as_fd()), ..Request::new(Operation::Watch, 0) };
+    let request =
+        Request { payload: Payload::Own(&list), end: Some(theirs.as_fd()), ..Request::new(Operation::Watch, 0) };
     request.plainly()?;
     Ok(own)
 }
@@ -380,7 +402,7 @@ pub(crate) fn arrived(fd: c_int) -> bool {
 
 /// `fd` is about to be sent to a process of the world's.
 pub(crate) fn leaves(fd: c_int) {
-    // Who receives it finds the kernel's socket alone, if this fails.
+    // If this fails, the receiver finds the kernel's socket alone.
     let _ = Request::new(Operation::Leaves, fd).plainly();
 }
 
@@ -393,4 +415,28 @@ pub(crate) fn pumped(fd: c_int) -> Option<RawFd> {
         rustix::io::ioctl_fionbio(&own, true).ok()?;
     }
     Some(own.into_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux says `EFAULT`, and the next call works.
+    #[test]
+    fn a_pointer_to_nowhere_is_refused_and_the_line_stays() {
+        let (own, theirs) = pair(SocketType::SEQPACKET).expect("a pair");
+        for start in [std::ptr::null(), std::ptr::without_provenance(8)] {
+            let payload = Payload::Program { start, length: 4 };
+            let request = Request { payload, ..Request::new(Operation::SetOption, 3) };
+            let outcome = request.ask_on(own.as_fd(), &mut || Err(Errno::INVAL)).expect("the line is good");
+            assert_eq!(outcome, Err(Errno::FAULT));
+        }
+        let nothing = rustix::net::recv(&theirs, &mut [0u8; 64], RecvFlags::DONTWAIT);
+        assert_eq!(nothing.map(|(_, count)| count), Err(Errno::AGAIN), "nothing was sent");
+        let payload = Payload::Own(b"four");
+        Request { payload, ..Request::new(Operation::SetOption, 3) }.send(own.as_fd()).expect("a good pointer");
+        let mut bytes = [0; 64];
+        let (_, count) = rustix::net::recv(&theirs, &mut bytes, RecvFlags::DONTWAIT).expect("a request");
+        assert_eq!(&bytes[REQUEST..count], b"four");
+    }
 }

@@ -16,19 +16,16 @@ const FIRST: c_int = 200;
 const NUMBERS: usize = 5;
 const INSTANCES: usize = 2;
 
-/// Random numbers (Steele, Lea, Flood: `SplitMix64`).
-struct Random(u64);
+/// Random numbers.
+struct Random(qanat_nic::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.0.next()
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.below(limit as u64) as usize
     }
 
     /// True once in so many times.
@@ -234,7 +231,7 @@ impl Drop for Pair {
 }
 
 fn try_seed(seed: u64) -> Result<usize, String> {
-    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut random = Random(qanat_nic::Random::new(seed));
     let mut pair = Pair::new();
     let mut said = Vec::new();
     let mut told = 0;

@@ -18,7 +18,7 @@ pub(crate) fn get(fd: RawFd) -> Entry {
         return Entry::Kernel;
     }
     let entry = decode(word);
-    // Whose world has fallen to another class learns of it here, before it does anything.
+    // If the world has fallen to another class, this process learns of it here, before it does anything.
     if entry != Entry::Own && has_fallen() && is_left() {
         return Entry::Remote;
     }

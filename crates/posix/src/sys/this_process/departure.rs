@@ -13,7 +13,7 @@ use crate::sys::this_process::class::Class;
 use crate::sys::this_process::standing::{
     begin_to_leave, has_left, is_leaving, is_member, set_left, set_left_for_good,
 };
-use qanat::nic::place::Extent;
+use qanat_nic::place::Extent;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ pub(crate) struct Known {
     /// Where the arena's file was mapped, and its descriptor.
     pub(crate) arena: Option<(RawFd, usize)>,
     pub(crate) places: Vec<Extent>,
-    /// Whose the world is now.
+    /// The class that has the world now.
     pub(crate) class: Option<Class>,
 }
 
