@@ -104,6 +104,7 @@
 mod attachment;
 pub mod confine;
 pub mod control;
+pub mod disk;
 mod entropy;
 mod linked_commands;
 pub mod nic;
@@ -127,7 +128,6 @@ pub use qanat_api::{
     FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source, StorageCommands, StorageError,
     TimerId, UdpSocketId, double,
 };
-pub use qanat_disk as disk;
 pub use qanat_nic::{Frame, Pool, Time};
 pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};
 pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};

@@ -5,8 +5,7 @@ use crate::host::application::{Announcement, Application, Period, Place, Rates, 
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
 use clap::Args;
-use qanat::disk::DiskOptions;
-use qanat::disk::area::AreaName;
+use qanat::disk::{AreaName, DiskOptions};
 use qanat::{AreaId, PROTOCOL_TCP, Storage, StorageArea};
 use qanat_echo::{DiskEcho, Figures};
 use qanat_nic::Region;
