@@ -4,8 +4,8 @@ use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::protocol::StackWish;
 use crate::protocol::{
-    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus,
-    VnicWish, mismatch, receive, send,
+    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, DiskPlace, DiskStatus, Fault, Limits, Place, QueueWish, Request, Status,
+    VERSION, VnicStatus, VnicWish, mismatch, receive, send,
 };
 use crate::refusal::{Cause, Refusal};
 use crate::steward::service as steward;
@@ -367,6 +367,31 @@ impl Session {
             };
             whole += &text;
             from = later(place, next)?;
+        }
+        Ok(whole)
+    }
+
+    /// The daemon's disks, with the areas that this user may see.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn disks(&self) -> Result<Vec<DiskStatus>, ClientError> {
+        let (mut whole, mut from) = (Vec::<DiskStatus>::new(), Some(DiskPlace::default()));
+        while let Some(place) = from {
+            let Answer::Disks { disks, next } = self.ask(Request::Disks { from: place })? else {
+                return Err(ClientError::Unexpected);
+            };
+            for part in disks {
+                match whole.last_mut().filter(|last| last.number == part.number) {
+                    Some(last) => last.areas.extend(part.areas),
+                    None => whole.push(part),
+                }
+            }
+            // Not where one did before, or there would be no end.
+            from = match next {
+                Some(next) if next <= place => return Err(ClientError::Unexpected),
+                next => next,
+            };
         }
         Ok(whole)
     }

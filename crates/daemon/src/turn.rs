@@ -74,7 +74,13 @@ impl Daemon {
             let endpoint = self.endpoints.get(&token)?;
             let is_ours = matches!(
                 endpoint.role,
-                Role::Listener | Role::Metrics | Role::Stop | Role::Links | Role::NetCore(_) | Role::Registrar
+                Role::Listener
+                    | Role::Metrics
+                    | Role::Stop
+                    | Role::Links
+                    | Role::NetCore(_)
+                    | Role::Registrar
+                    | Role::Disks
             );
             let rank = if endpoint.role == Role::Session { 2 } else { 1 };
             Some(Ready { user: (!is_ours).then_some(endpoint.peer.account()), rank, served: endpoint.served, token })
@@ -124,6 +130,7 @@ impl Daemon {
             }
             Role::Porter => self.attend_porter(token),
             Role::Registrar => self.attend_registrar(),
+            Role::Disks => self.attend_disks(),
             Role::Session | Role::Vnic(_) | Role::Filter(_) if endpoint.is_suspended => self.close(token),
             Role::Session | Role::Vnic(_) | Role::Filter(_) => self.hear(token, role, peer),
         }

@@ -29,5 +29,5 @@ pub use fault::{Fault, FaultCounters, FaultRates};
 pub use geometry::Geometry;
 pub use sim::{Media, Sim, SimConfig};
 pub use trace::Trace;
-pub use uring::{DiskFile, DiskOptions, Uring};
+pub use uring::{DiskFile, DiskOptions, Uring, make_file};
 pub use vsic::{Completion, Operation, Request, Vsic, VsicStatistics};

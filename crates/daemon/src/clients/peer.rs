@@ -62,6 +62,8 @@ pub(crate) enum Role {
     Porter,
     /// The thread that looks names up.
     Registrar,
+    /// The disks' threads.
+    Disks,
 }
 
 pub(crate) struct Endpoint {

@@ -9,8 +9,10 @@
 
 mod file;
 mod holder;
+mod make;
 
 pub use file::{DiskFile, DiskOptions};
+pub use make::make_file;
 
 use crate::error::{OpenError, StorageError};
 use crate::geometry::Geometry;
