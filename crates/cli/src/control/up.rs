@@ -111,13 +111,17 @@ fn check(policy: &Policy) -> Result<(), String> {
         let rules: Vec<_> = policy
             .rule
             .iter()
-            .map(|rule| json!({ "name": rule.name, "users": rule.users, "groups": rule.groups, "vnics": rule.vnics }))
+            .map(|rule| json!({ "name": rule.name, "users": rule.users, "groups": rule.groups, "vnics": rule.vnics, "disks": rule.disks, "areas": rule.areas, "area_mib": rule.area_mib }))
             .collect();
         sayln!("{}", json!({ "rules": rules, "net_cores": policy.net.cores, "warnings": warnings }));
         return if rules.is_empty() { Err(format!("{NO_RULE}: add a [[rule]]")) } else { Ok(()) };
     }
     for rule in &policy.rule {
-        sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
+        let disks = match rule.disks.as_slice() {
+            [] => String::new(),
+            disks => format!(", {} areas of {} MiB together on disks {disks:?}", rule.areas, rule.area_mib),
+        };
+        sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs{disks}", rule.name, rule.users, rule.groups, rule.vnics);
     }
     if !policy.net.cores.is_empty() {
         sayln!("net cores on processors {:?}", policy.net.cores);

@@ -1,6 +1,6 @@
 //! `qanat disk bench`: what an area can do.
 
-use super::place::{self, PlaceArguments};
+use super::place::{self, Place, PlaceArguments};
 use crate::say::sayln;
 use clap::Args;
 use qanat_bench::disk::ours::measure;
@@ -15,9 +15,9 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat disk bench logs --on fast.img               random reads: half a minute
-  qanat disk bench logs --on fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
-  qanat disk bench logs --on fast.img --json        a line a point, for programs
+  qanat disk bench logs --on ./fast.img               random reads: half a minute
+  qanat disk bench logs --on ./fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
+  qanat disk bench logs --on ./fast.img --json        a line a point, for programs
 `qanat bench disk` puts the same beside fio.")]
 pub struct Arguments {
     /// Which area
@@ -45,6 +45,12 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let Arguments { name, place, .. } = arguments;
     let region = Region::new(DEPTH, REQUEST_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
     let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
+    if let Place::Daemon(_, disk) = place.find() {
+        return Err(format!(
+            "the daemon has the disk {disk}, and bench needs one for itself: name a file or device that is no daemon's (`qanat disk \
+             prepare`), or have the daemon let go of it (`sudo qanat disk remove {disk}`)"
+        ));
+    }
     let areas = place.open(options, std::slice::from_ref(&region))?;
     let mut area = areas.into_area(name).map_err(|error| place.failed(&error))?;
     let pool = region.pool(DEPTH).ok_or("no buffers")?;

@@ -200,6 +200,19 @@ impl Request {
         )
     }
 
+    /// Whether it is answered when a disk has done something.
+    pub fn is_for_disk(&self) -> bool {
+        matches!(
+            self,
+            Request::AddDisk(_)
+                | Request::RemoveDisk { .. }
+                | Request::CreateArea { .. }
+                | Request::GrowArea { .. }
+                | Request::DeleteArea { .. }
+                | Request::LimitArea { .. }
+        )
+    }
+
     /// The VNIC it names.
     pub fn vnic(&self) -> Option<u32> {
         match self {

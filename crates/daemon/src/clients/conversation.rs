@@ -3,7 +3,6 @@
 use crate::clients::peer::{Endpoint, Identity, Peer, Role};
 use crate::clients::porters::Beside;
 use crate::daemon::Daemon;
-use crate::disks::changes::is_change;
 use crate::error::{DaemonError, say};
 use crate::log::Event;
 use crate::requests::served::Served;
@@ -75,7 +74,7 @@ impl Daemon {
     pub(super) fn answer(&mut self, token: u64, role: Role, peer: Peer, request: Request, beside: Beside) {
         let (name, changes) = (request.name(), request.changes());
         let vnic = if let Role::Vnic(slot) = role { Some(slot) } else { request.vnic() };
-        let outcome = if role == Role::Session && is_change(&request) {
+        let outcome = if role == Role::Session && request.is_for_disk() {
             match self.ask_of_disk(token, peer, request) {
                 // It is answered when the disk has done it.
                 Ok(()) => return,

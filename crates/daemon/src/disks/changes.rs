@@ -12,19 +12,6 @@ use qanat_control::protocol::{AreaPath, DiskState, DiskWish, Request};
 use qanat_control::refusal::{Cause, Refusal};
 use qanat_disk::area::{AreaName, Owner, UNIT_BYTES};
 
-/// Whether a request is answered when a disk has done something.
-pub(crate) fn is_change(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::AddDisk(_)
-            | Request::RemoveDisk { .. }
-            | Request::CreateArea { .. }
-            | Request::GrowArea { .. }
-            | Request::DeleteArea { .. }
-            | Request::LimitArea { .. }
-    )
-}
-
 fn no_disk(name: &str) -> Refusal {
     format!("there is no disk {name}: `qanat disk list` shows those there are").into()
 }
