@@ -14,6 +14,6 @@ pub(crate) mod disk;
 mod errands;
 pub(crate) mod listing;
 pub(crate) mod news;
-mod records;
+pub(crate) mod records;
 pub(crate) mod usage;
 mod worker;

@@ -13,18 +13,18 @@ const ENDING: &str = ".json";
 
 /// A disk, as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct DiskRecord {
+pub(crate) struct DiskRecord {
     pub(super) path: PathBuf,
 }
 
 /// The directory of records.
 #[derive(Clone, Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     directory: PathBuf,
 }
 
 impl Records {
-    pub(super) fn at(directory: PathBuf) -> Records {
+    pub(crate) fn at(directory: PathBuf) -> Records {
         Records { directory }
     }
 
@@ -33,7 +33,7 @@ impl Records {
     }
 
     /// All of them by name, and what can't be read. Nothing there is no disk.
-    pub(super) fn read(&self) -> io::Result<Vec<(String, io::Result<DiskRecord>)>> {
+    pub(crate) fn read(&self) -> io::Result<Vec<(String, io::Result<DiskRecord>)>> {
         let entries = match std::fs::read_dir(&self.directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
