@@ -8,6 +8,7 @@ use crate::clients::peer::{Peer, Role};
 use crate::clients::porters::Porters;
 use crate::clients::registrar::Registrar;
 use crate::daemon::Daemon;
+use crate::disks::disk::Disks;
 use crate::error::{DaemonError, say};
 use crate::fence::keepers::Keepers;
 use crate::log::Event;

@@ -172,7 +172,9 @@ pub(super) fn start(opening: Opening, records: Records, desk: Desk) -> io::Resul
                     Worker { areas, opening, records, desk, faults: BTreeMap::new(), last: 0 }.work(&next);
                 }
             }
-            Err(error) => drop(desk.tell(number, News::Opened(Err(error)))),
+            Err(error) => {
+                desk.tell(number, News::Opened(Err(error)));
+            }
         }
     };
     let thread = std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)?;
@@ -181,7 +183,9 @@ pub(super) fn start(opening: Opening, records: Records, desk: Desk) -> io::Resul
 
 /// Removes the record of a disk that no thread has, in a thread of its own.
 pub(super) fn forget(number: u32, name: String, records: Records, desk: Desk) -> io::Result<JoinHandle<()>> {
-    let work = move || drop(desk.tell(number, News::Removed(records.remove(&name))));
+    let work = move || {
+        desk.tell(number, News::Removed(records.remove(&name)));
+    };
     std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)
 }
 
