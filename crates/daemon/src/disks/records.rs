@@ -2,8 +2,9 @@
 //! made durable before a disk counts as added.
 
 use serde::{Deserialize, Serialize};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Files that are read at most.
@@ -54,7 +55,7 @@ impl Records {
 
     /// Writes one down; durable when this returns.
     pub(super) fn write(&self, name: &str, record: &DiskRecord) -> io::Result<()> {
-        std::fs::create_dir_all(&self.directory)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let new = self.directory.join(format!(".{name}.new"));
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(record)?)?;
