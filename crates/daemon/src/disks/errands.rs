@@ -1,6 +1,5 @@
 //! What is asked of a disk and waits: one change after the other, users in turn.
 
-use super::worker::Change;
 use crate::clients::peer::Peer;
 use qanat_control::protocol::{AreaPath, DiskRate};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,8 +36,6 @@ pub(super) struct Errand {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) errand: Errand,
-    /// The change of the table; `None`: the disk is being removed.
-    pub(super) change: Option<Change>,
     /// Areas more.
     pub(super) areas: u32,
     /// Bytes more.
@@ -74,11 +71,6 @@ impl Errands {
         }
         errand
     }
-
-    /// Whether there is nothing to do.
-    pub(super) fn is_empty(&self) -> bool {
-        self.under_way.is_none() && self.waiting.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -92,9 +84,8 @@ mod tests {
             let peer = Peer::new(user, user, 1);
             errands.push(Errand { token: Some(token), peer, name: "remove-disk", wish: Wish::Remove });
         }
-        assert!(!errands.is_empty());
         let order: Vec<u64> = std::iter::from_fn(|| errands.pop()).filter_map(|errand| errand.token).collect();
         assert_eq!(order, [5, 1, 4, 2, 6, 3]);
-        assert!(errands.is_empty());
+        assert!(errands.pop().is_none());
     }
 }
