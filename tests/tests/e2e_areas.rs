@@ -77,11 +77,13 @@ impl House {
         self.daemon.take().expect("a daemon").wait(GRACE);
     }
 
-    fn end(mut self) {
+    /// Ends the daemon; the disks are there as long as what is returned.
+    fn end(mut self) -> tempfile::TempDir {
         let ended = Program::new(qanat()).arguments(["down"]).environment("QANAT_SOCKET", self.socket()).run();
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         let outcome = self.daemon.take().expect("a daemon").wait(GRACE);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        self.disks
     }
 
     /// `qanat disk …`, as root.
@@ -289,7 +291,7 @@ fn zeroing_goes_on_behind_everything_else_and_over_crashes() {
         house.listens();
         house.is_ready("fast");
         assert_eq!((&area(&house)["name"], &area(&house)["uid"]), (&"large".into(), &alice.into()));
-        house.end();
+        let _disks = house.end();
         let content = std::fs::read(&image).expect("the disk");
         assert!(content[2 << 20..502 << 20].iter().all(|byte| *byte == 0), "nobody reads what another has left");
     });
