@@ -8,8 +8,8 @@ use qanat::nic::{MemoryPlan, Pair, PairConfig, pair};
 use qanat::split::harness::Placed;
 use qanat::stack::Stack;
 use qanat::{
-    Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, Time,
-    UdpSocketId,
+    Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, StartError,
+    Time, UdpSocketId,
 };
 use qanat_abi::message::{Range, Window};
 use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings};
@@ -57,7 +57,7 @@ impl Asker {
 }
 
 impl Service for Asker {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..CONNECTIONS {
             self.connect(context);
         }
@@ -97,8 +97,8 @@ impl Sender {
 }
 
 impl Service for Sender {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        context.connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default()).map_err(|error| error.to_string())?;
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        context.connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default())?;
         Ok(())
     }
 
@@ -121,8 +121,8 @@ struct Sink {
 }
 
 impl Service for Sink {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        context.listen(SocketAddr::new(SERVER, PORT), ListenOptions::default()).map_err(|error| error.to_string())?;
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        context.listen(SocketAddr::new(SERVER, PORT), ListenOptions::default())?;
         Ok(())
     }
 
@@ -204,8 +204,8 @@ struct Datagrams {
 const DATAGRAMS: usize = 32;
 
 impl Service for Datagrams {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).map_err(|error| error.to_string())?;
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000))?;
         self.socket = Some(socket);
         // One, until the neighbour is known: only a few wait for that. The others follow it.
         let _ = context.send_to(socket, SocketAddr::new(SERVER, PORT), &self.payload);
@@ -264,8 +264,8 @@ impl Resolver {
 }
 
 impl Service for Resolver {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).map_err(|error| error.to_string())?;
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000))?;
         self.socket = Some(socket);
         self.ask(socket, context);
         Ok(())
@@ -299,13 +299,13 @@ impl Echo {
 }
 
 impl Service for Echo {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let place = SocketAddr::new(SERVER, PORT);
         if self.connections == 0 {
-            context.listen(place, ListenOptions::default()).map_err(|error| error.to_string())?;
+            context.listen(place, ListenOptions::default())?;
         }
         for _ in 0..self.connections {
-            context.connect(place, ConnectOptions::default()).map_err(|error| error.to_string())?;
+            context.connect(place, ConnectOptions::default())?;
         }
         Ok(())
     }

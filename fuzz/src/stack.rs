@@ -175,6 +175,9 @@ impl Bench {
                 assert!(ahead <= 100_000 + 65_535, "further ahead than window and pointer reach");
             }
             Event::Datagram { .. } | Event::Timer { .. } | Event::AddressConflict { .. } => {}
+            Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => {
+                panic!("a stack has no disks")
+            }
         }
     }
 

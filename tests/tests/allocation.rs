@@ -1,7 +1,7 @@
 //! After warm-up nothing on the data path allocates: requests on kept connections, through both stacks and the service.
 
 use qanat::nic::{MemoryPlan, PairConfig, pair};
-use qanat::{Bytes, Commands, Config, ConnectOptions, Context, Event, Runtime, Service};
+use qanat::{Bytes, Commands, Config, ConnectOptions, Context, Event, Runtime, Service, StartError};
 use qanat_web::{CopyMode, WebConfig, WebService};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
@@ -20,9 +20,9 @@ struct Asker {
 }
 
 impl Service for Asker {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..CONNECTIONS {
-            context.connect(self.server, ConnectOptions::default()).map_err(|error| error.to_string())?;
+            context.connect(self.server, ConnectOptions::default())?;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use qanat::control::filter::Service as Ports;
 use qanat::control::protocol::StackWish;
 use qanat::control::protocol::VnicWish;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
-use qanat::{Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StopHandle};
+use qanat::{
+    Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StartError, StopHandle,
+};
 use qanat_tests::e2e::{
     House, Pages, Program, Wire, connect, echoes, eventually, has_ended, process, scenario, scenario_on,
 };
@@ -349,13 +351,13 @@ struct Caller {
 }
 
 impl Service for Caller {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for number in 0..self.wanted {
             // Every second from a port of its choice.
             let port = 20_000 + number as u16;
             let local = (number % 2 == 0).then(|| SocketAddr::from(([0, 0, 0, 0], port)));
             let options = ConnectOptions { local, ..ConnectOptions::default() };
-            let connection = context.connect(self.peer, options).map_err(|error| error.to_string())?;
+            let connection = context.connect(self.peer, options)?;
             self.open.insert(connection, Vec::new());
         }
         Ok(())

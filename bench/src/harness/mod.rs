@@ -46,6 +46,9 @@ pub enum HarnessError {
     /// A child failed; says which, and the end of what it printed.
     #[error("{0}")]
     Child(String),
+    /// A service of the native API can't start.
+    #[error(transparent)]
+    Start(#[from] qanat::StartError),
     /// An option; says which and what it may be.
     #[error("{0}")]
     Option(String),

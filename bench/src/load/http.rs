@@ -102,6 +102,9 @@ pub enum LoadError {
     /// No device to load from.
     #[error(transparent)]
     Attach(#[from] qanat::AttachError),
+    /// The load can't start on its stack.
+    #[error(transparent)]
+    Start(#[from] qanat::StartError),
     /// The runtime.
     #[error("{0}")]
     Runtime(String),

@@ -5,7 +5,7 @@ use super::figures::{ErrorKind, Figures, Report};
 use super::http::{HttpPlan, LoadError};
 use qanat::{
     Bytes, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service,
-    StopHandle, Time,
+    StartError, StopHandle, Time,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -134,8 +134,8 @@ impl HttpLoad {
 }
 
 impl Service for HttpLoad {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        context.set_timer(TICK, 0).map_err(|error| format!("no timer for the loader: {error:?}"))?;
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        context.set_timer(TICK, 0)?;
         let now = context.now();
         let (engine, mut transport) = self.parts(context);
         engine.start(now, &mut transport);
@@ -228,7 +228,7 @@ impl IdleMeter {
 /// figures every second.
 ///
 /// # Errors
-/// [`LoadError::Runtime`] if the service can't start.
+/// [`LoadError::Start`] if the service can't start.
 pub fn run(
     runtime: &mut Runtime,
     plan: HttpPlan,
@@ -237,7 +237,7 @@ pub fn run(
 ) -> Result<Report, LoadError> {
     let HttpPlan { engine, peer, label, sources, connections, open_loop } = plan;
     let mut load = HttpLoad::new(engine, peer, sources, connections);
-    runtime.with_context(|context| load.start(context)).map_err(LoadError::Runtime)?;
+    runtime.with_context(|context| load.start(context))?;
     let mut meter = IdleMeter::default();
     let mut window_start = None;
     let mut observe_next = runtime.now() + Duration::from_secs(1);

@@ -15,9 +15,10 @@ struct Server {
 }
 
 impl Service for Server {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        let all = "0.0.0.0:80".parse().map_err(|_| "address".to_owned())?;
-        context.listen(all, ListenOptions::default()).map(|_| ()).map_err(|error| format!("{error:?}"))
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        let all = std::net::SocketAddr::from(([0, 0, 0, 0], 80));
+        context.listen(all, ListenOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

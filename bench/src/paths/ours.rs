@@ -5,7 +5,7 @@ use super::watch::Watch;
 use qanat::nic::MemoryPlan;
 use qanat::{
     AttachOptions, Attachment, Bytes, CardSource, Commands, ConnectOptions, ConnectionId, Context, Event,
-    ListenOptions, Runtime, RuntimeOptions, Service, StopHandle, entropy,
+    ListenOptions, Runtime, RuntimeOptions, Service, StartError, StopHandle, entropy,
 };
 use qanat_delay::Lab;
 use std::collections::{HashMap, HashSet};
@@ -31,9 +31,10 @@ pub(super) fn run(lab: &Lab, mut service: impl Service, stop: &StopHandle) -> Re
 }
 
 /// As [`Service::start`].
-fn listen(context: &mut Context<'_>) -> Result<(), String> {
+fn listen(context: &mut Context<'_>) -> Result<(), StartError> {
     let local = SocketAddr::new(IpAddr::V4(OURS), PORT);
-    context.listen(local, ListenOptions::default()).map(|_| ()).map_err(|error| error.to_string())
+    context.listen(local, ListenOptions::default())?;
+    Ok(())
 }
 
 /// Sends as much as it may.
@@ -60,9 +61,9 @@ impl Sender {
 }
 
 impl Service for Sender {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..self.connections {
-            context.connect(self.to, ConnectOptions::default()).map_err(|error| error.to_string())?;
+            context.connect(self.to, ConnectOptions::default())?;
         }
         Ok(())
     }
@@ -82,7 +83,7 @@ pub(super) struct Receiver<'a> {
 }
 
 impl Service for Receiver<'_> {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         listen(context)
     }
 
@@ -106,7 +107,7 @@ impl DownloadServer {
 }
 
 impl Service for DownloadServer {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         listen(context)
     }
 
@@ -141,9 +142,9 @@ impl<'a> DownloadClients<'a> {
 }
 
 impl Service for DownloadClients<'_> {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..self.count {
-            context.connect(self.to, ConnectOptions::default()).map_err(|error| error.to_string())?;
+            context.connect(self.to, ConnectOptions::default())?;
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Why a server of the split placement's tables fails.
 
 use crate::harness::HarnessError;
-use qanat::AttachError;
 use qanat::nic::memif::MemifError;
-use qanat_web::StartError;
+use qanat::{AttachError, StartError};
+use qanat_web::WebError;
 use std::io;
 use thiserror::Error;
 
@@ -18,10 +18,10 @@ pub enum ServerError {
     #[error(transparent)]
     Processor(#[from] HarnessError),
     #[error(transparent)]
-    Web(#[from] StartError),
-    /// What a service says when it can't start.
-    #[error("{0}")]
-    Service(String),
+    Web(#[from] WebError),
+    /// The service can't start.
+    #[error(transparent)]
+    Start(#[from] StartError),
     #[error("no queue")]
     NoQueue,
     #[error("frames that cannot be lent")]

@@ -4,7 +4,7 @@ use super::error::ServerError;
 use super::player::{PORT, Player};
 use crate::harness::HarnessError;
 use crate::harness::scratch::Scratch;
-use qanat::{Bytes, Commands, Context, Event, ListenOptions, Service};
+use qanat::{Bytes, Commands, Context, Event, ListenOptions, Service, StartError};
 use qanat_web::{CopyMode, WebConfig, WebService};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -82,9 +82,10 @@ impl Cache {
 }
 
 impl Service for Cache {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT);
-        context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+        context.listen(local, ListenOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -246,7 +246,7 @@ fn blocked(place: Place) -> Result<Outcome, HarnessError> {
 impl<S: Service + 'static> Scene<S> {
     /// The client starts.
     fn begin(&mut self, client: &mut Player) -> Result<(), HarnessError> {
-        self.client.with_context(|context| client.start(context)).map_err(HarnessError::Child)
+        Ok(self.client.with_context(|context| client.start(context))?)
     }
 
     /// Plays for a while.

@@ -2,6 +2,7 @@
 
 use qanat::{
     Block, Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, FilledBlock, ListenOptions, Service,
+    StartError,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -121,18 +122,18 @@ impl Player {
 }
 
 impl Service for Player {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        let failed = |error: qanat::CommandError| error.to_string();
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let payload = self.payload.clone();
         let mut blocks = Vec::new();
         Player::copy(&mut blocks, &payload, payload.len(), context);
         self.blocks_to_send = blocks.into_iter().map(Block::filled).collect();
         let Some(server) = self.server else {
             let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT);
-            return context.listen(local, ListenOptions::default()).map(drop).map_err(failed);
+            context.listen(local, ListenOptions::default())?;
+            return Ok(());
         };
         for _ in 0..self.connections {
-            context.connect(server, ConnectOptions::default()).map_err(failed)?;
+            context.connect(server, ConnectOptions::default())?;
         }
         Ok(())
     }

@@ -354,7 +354,7 @@ fn attach<S: Service>(
     let mut service = make().map_err(|error| HarnessError::Child(error.to_string()))?;
     let runtime = SplitRuntime::attach(SplitRuntime::at(path.to_owned()), SplitOptions::new("bench"));
     let mut runtime = runtime.map_err(|error| HarnessError::Child(error.to_string()))?;
-    runtime.with_context(|context| service.start(context)).map_err(HarnessError::Child)?;
+    runtime.with_context(|context| service.start(context))?;
     Ok((runtime, service, Meter::new(metered)))
 }
 
@@ -380,7 +380,7 @@ fn linked<S: Service>(
     busy_ns: &AtomicU64,
 ) -> Result<(), ServerError> {
     let mut runtime = Runtime::new(opened.vnic, opened.config, entropy()?);
-    runtime.with_context(|context| service.start(context)).map_err(ServerError::Service)?;
+    runtime.with_context(|context| service.start(context))?;
     let mut meter = Meter::new(metered);
     while !over.load(Ordering::Relaxed) {
         meter.begins();

@@ -1,7 +1,7 @@
 //! [`Block`]: memory that a service fills itself and sends without a copy, in either placement.
 //!
 //! In the split placement it is transmit memory, which the net core reads; in the linked one it is the process's own, as all that
-//! is sent. Filled, it may be sent on any number of connections, and again, as long as somebody holds it.
+//! is sent. What is read from a disk is in the disk's memory. Filled, it may be sent on any number of connections, and again, as long as somebody holds it.
 
 use bytes::Bytes;
 use qanat_nic::Frame;
@@ -19,10 +19,10 @@ use std::rc::Rc;
 /// // Clones are the same memory: it may be sent on many connections.
 /// assert_eq!(filled.clone().bytes(), b"length: 42");
 /// ```
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Block(Kind);
 
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 enum Kind {
     Own(Vec<u8>),
     Transmit(Frame),
@@ -35,7 +35,7 @@ impl Block {
         Block(Kind::Own(Vec::with_capacity(capacity)))
     }
 
-    /// A block of memory that the device or a net core reads.
+    /// A block of memory that a device or a net core reads.
     #[inline]
     pub fn transmit(frame: Frame) -> Block {
         Block(Kind::Transmit(frame))
@@ -91,6 +91,45 @@ impl Block {
                 fill(own.get_mut(before..).unwrap_or_default())
             }
             Kind::Transmit(frame) => fill(frame.append(count).unwrap_or_default()),
+        }
+    }
+
+    /// What is in it.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Kind::Own(bytes) => bytes,
+            Kind::Transmit(frame) => frame.bytes(),
+        }
+    }
+
+    /// Shortens it to `length` bytes, if it is longer.
+    #[inline]
+    pub fn truncate(&mut self, length: usize) {
+        match &mut self.0 {
+            Kind::Own(bytes) => bytes.truncate(length),
+            Kind::Transmit(frame) => frame.truncate(length),
+        }
+    }
+
+    /// What is in it, to be changed.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Kind::Own(bytes) => bytes,
+            Kind::Transmit(frame) => frame.bytes_mut(),
+        }
+    }
+
+    /// The frame that it is in.
+    ///
+    /// # Errors
+    /// Gives it back if it is of the process's own memory.
+    #[inline]
+    pub fn into_frame(self) -> Result<Frame, Block> {
+        match self.0 {
+            Kind::Transmit(frame) => Ok(frame),
+            own @ Kind::Own(_) => Err(Block(own)),
         }
     }
 

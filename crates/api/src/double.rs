@@ -1,5 +1,9 @@
 //! [`Double`]: commands answered from memory, for tests of services. It keeps what it was told, and hands out handles. The test makes
-//! the events.
+//! the events. [`StorageDouble`] is a storage area in memory.
+
+mod storage;
+
+pub use storage::StorageDouble;
 
 use crate::{
     Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,

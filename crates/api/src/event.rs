@@ -1,7 +1,9 @@
 //! [`Event`]: what the stack tells a service.
 
+use crate::block::Block;
 use crate::chunk::Chunk;
-use crate::handle::{ConnectionId, ListenerId, TimerId, UdpSocketId};
+use crate::handle::{AreaId, ConnectionId, ListenerId, TimerId, UdpSocketId};
+use crate::storage_error::StorageError;
 use qanat_wire::ethernet::MacAddress;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -65,7 +67,8 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// What happened. Events of one connection come in order, and `Closed` is its last.
+/// What happened. Events of one connection come in order, and `Closed` is its last. Events of an area come in any order, one for each
+/// command that was taken.
 ///
 /// A service's handler is one `match`. It need not name the events it has no use for:
 ///
@@ -159,5 +162,43 @@ pub enum Event {
         id: TimerId,
         /// The token that the service gave with it.
         token: u64,
+    },
+    /// A read from an area has ended.
+    Read {
+        /// The area.
+        area: AreaId,
+        /// The token that the service gave with it.
+        token: u64,
+        /// What was read. It may be sent, written to an area, or dropped.
+        result: Result<Block, StorageError>,
+    },
+    /// A write to an area has ended.
+    Written {
+        /// The area.
+        area: AreaId,
+        /// The token that the service gave with it.
+        token: u64,
+        /// What was written, or was to be.
+        block: Block,
+        /// How it went. After an error the blocks hold any mixture of old and new.
+        result: Result<(), StorageError>,
+    },
+    /// A flush of an area has ended. After an error nothing is known about any write since the last flush that succeeded.
+    Flushed {
+        /// The area.
+        area: AreaId,
+        /// The token that the service gave with it.
+        token: u64,
+        /// How it went.
+        result: Result<(), StorageError>,
+    },
+    /// A writing of zeroes to an area has ended.
+    Zeroed {
+        /// The area.
+        area: AreaId,
+        /// The token that the service gave with it.
+        token: u64,
+        /// How it went.
+        result: Result<(), StorageError>,
     },
 }

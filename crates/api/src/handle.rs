@@ -1,4 +1,4 @@
-//! Handles: what both sides call a connection, a listener, a socket, a timer.
+//! Handles: what both sides call a connection, a listener, a socket, a timer, a storage area.
 
 use std::fmt;
 
@@ -23,6 +23,18 @@ macro_rules! handle {
             #[inline]
             pub const fn index(self) -> usize {
                 self.0 as u32 as usize
+            }
+
+            /// The handle as a number, as a token of something that is done for it.
+            #[inline]
+            pub const fn to_token(self) -> u64 {
+                self.0
+            }
+
+            /// The handle that [`to_token`](Self::to_token) made a number of.
+            #[inline]
+            pub const fn from_token(token: u64) -> Self {
+                Self(token)
             }
 
             /// The slot's generation.
@@ -64,4 +76,8 @@ handle! {
 handle! {
     /// A service's timer.
     TimerId
+}
+handle! {
+    /// A storage area that the program's runtime was given.
+    AreaId
 }

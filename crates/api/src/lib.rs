@@ -4,6 +4,8 @@
 //! ```text
 //!  stack ── Event ──► service        Accepted, Data { chunk }, Acked, Closed { why }, Datagram, Timer …
 //!        ◄─ Commands ─               listen, connect, send, consume, set(connection, Setting), close …
+//!  disk  ── Event ──► service        Read, Written, Flushed, Zeroed
+//!        ◄─ StorageCommands ─        read, write, flush, write_zeroes
 //! ```
 //! Handles name objects. A [`Chunk`] is received bytes where the device put them. A [`Block`] is memory to fill and send. A
 //! [`Source`] makes bytes when they are sent.
@@ -50,17 +52,23 @@ mod commands;
 pub mod double;
 mod error;
 mod event;
+mod geometry;
 mod handle;
 mod options;
 mod setting;
 mod source;
+mod storage_commands;
+mod storage_error;
 
 pub use block::{Block, Filled, FilledBlock};
 pub use chunk::Chunk;
 pub use commands::Commands;
 pub use error::CommandError;
 pub use event::{CloseReason, Event};
-pub use handle::{ConnectionId, ListenerId, TimerId, UdpSocketId};
+pub use geometry::Geometry;
+pub use handle::{AreaId, ConnectionId, ListenerId, TimerId, UdpSocketId};
 pub use options::{ConnectOptions, FastOpenRequest, ListenOptions};
 pub use setting::{Keepalive, Setting, SettingWords};
 pub use source::{Fill, Source};
+pub use storage_commands::{Durability, StorageCommands};
+pub use storage_error::StorageError;

@@ -38,3 +38,16 @@ pub trait Source {
         None
     }
 }
+
+/// A filled frame is the owner of its bytes: what was read from a disk is sent from where the disk put it. The one copy is into the
+/// device's own memory, when a segment leaves.
+impl Source for Frame {
+    #[inline]
+    fn fill(&self, _stamp: u64, offset: u64, target: &mut [u8]) -> Fill {
+        let from = usize::try_from(offset).ok().and_then(|offset| self.bytes().get(offset..));
+        if let Some(bytes) = from.and_then(|bytes| bytes.get(..target.len())) {
+            target.copy_from_slice(bytes);
+        }
+        Fill { sum: None }
+    }
+}

@@ -4,9 +4,9 @@
 //! detect: their checksums must, and a test that uses this shows it.
 
 use crate::error::StorageError;
-use crate::geometry::Geometry;
 use crate::slots::Slots;
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
+use qanat_api::Geometry;
 use qanat_nic::Random;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

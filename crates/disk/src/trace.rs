@@ -9,9 +9,9 @@
 //! ```
 //! Contents are not in it: a trace can be passed on. Numbers count submissions.
 
-use crate::geometry::Geometry;
 use crate::slots::Slots;
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
+use qanat_api::Geometry;
 use qanat_nic::{Clock, Time};
 use std::fmt;
 use std::io::{self, BufRead, Write};

@@ -1,7 +1,7 @@
 //! The trait [`Vsic`]: one queue pair of a virtual storage controller.
 
 use crate::error::StorageError;
-use crate::geometry::Geometry;
+use qanat_api::Geometry;
 use qanat_nic::Frame;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::BorrowedFd;

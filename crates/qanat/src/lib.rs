@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use qanat::nic::{MemoryPlan, PairConfig, pair};
-//! use qanat::{Bytes, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service};
+//! use qanat::{Bytes, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service, StartError};
 //! use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 //!
 //! const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
@@ -22,9 +22,10 @@
 //! struct Echo;
 //!
 //! impl Service for Echo {
-//!     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+//!     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
 //!         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7));
-//!         context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+//!         context.listen(local, ListenOptions::default())?;
+//!         Ok(())
 //!     }
 //!
 //!     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
@@ -48,9 +49,10 @@
 //! }
 //!
 //! impl Service for Caller {
-//!     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+//!     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
 //!         let server = SocketAddr::from((SERVER, 7));
-//!         context.connect(server, ConnectOptions::default()).map(drop).map_err(|error| error.to_string())
+//!         context.connect(server, ConnectOptions::default())?;
+//!         Ok(())
 //!     }
 //!
 //!     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
@@ -90,7 +92,7 @@
 //!
 //! | for | there are |
 //! |---|---|
-//! | writing a service | [`Service`], [`Context`] with its [`Commands`], [`Event`], [`Setting`], handles, [`Chunk`], [`Block`] |
+//! | writing a service | [`Service`], [`Context`], [`Commands`], [`Event`], [`Setting`], handles, [`Chunk`], [`Block`], [`StartError`] |
 //! | testing one without a stack | [`double`]: it notes commands, and the test makes the events |
 //! | running one | [`Runtime`], [`RuntimeOptions`], [`StopHandle`], [`Doorbell`], [`WaitSet`] |
 //! | getting a card | [`AttachOptions`], [`Attachment`]; from the daemon by [`control`] |
@@ -106,6 +108,8 @@ mod linked_commands;
 mod runtime;
 mod service;
 pub mod split;
+mod start_error;
+mod storage;
 mod wait_set;
 
 pub use attachment::{
@@ -115,13 +119,17 @@ pub use attachment::{
 pub use bytes::Bytes;
 pub use entropy::entropy;
 pub use qanat_api::{
-    Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Event, Fill, FilledBlock,
-    Keepalive, ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId, double,
+    AreaId, Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, Fill,
+    FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source, StorageCommands, StorageError,
+    TimerId, UdpSocketId, double,
 };
 pub use qanat_control as control;
+pub use qanat_disk as disk;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{self as stack, AddressState, Config, DuplicateAddressDetection};
 pub use qanat_wire as wire;
 pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
+pub use start_error::StartError;
+pub use storage::{Storage, StorageArea};
 pub use wait_set::{Doorbell, WaitSet};

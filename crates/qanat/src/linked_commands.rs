@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use qanat_api::{
-    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
+    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Filled, FilledBlock, ListenOptions, ListenerId,
     Setting, Source, TimerId, UdpSocketId,
 };
 use qanat_nic::breakdown::{Phase, span};
@@ -57,7 +57,14 @@ impl Commands for Linked<'_> {
 
     #[inline(always)]
     fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
-        self.stack.send(self.now, connection, block.into_bytes())
+        match block.0 {
+            Filled::Own(bytes) => self.stack.send(self.now, connection, bytes),
+            // A frame of a disk's: its bytes stay where they are.
+            Filled::Transmit(frame) => {
+                let length = frame.len() as u64;
+                self.stack.send_prepared(self.now, connection, frame, 0, 0, length)
+            }
+        }
     }
 
     #[inline(always)]

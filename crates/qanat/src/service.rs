@@ -2,10 +2,12 @@
 
 use crate::linked_commands::Linked;
 use crate::split::service::remotes::Remotes;
+use crate::start_error::StartError;
+use crate::storage::Storage;
 use bytes::Bytes;
 use qanat_api::{
-    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions, ListenerId,
-    Setting, Source, TimerId, UdpSocketId,
+    AreaId, Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, FilledBlock,
+    Geometry, ListenOptions, ListenerId, Setting, Source, StorageCommands, TimerId, UdpSocketId,
 };
 use qanat_nic::{Capabilities, Pool, Time, Vnic};
 use qanat_stack::Stack;
@@ -18,8 +20,8 @@ pub trait Service {
     /// Called once before any event: the place to listen, connect and set timers.
     ///
     /// # Errors
-    /// A message for the user. The runtime stops with it.
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String>;
+    /// Why the service can't start, for the user. A refused command becomes one by `?`. The runtime stops with it.
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError>;
 
     /// Called for every event, in order.
     fn handle(&mut self, event: Event, context: &mut Context<'_>);
@@ -57,8 +59,12 @@ pub trait Service {
     }
 }
 
-/// Where a service gives its [`Commands`]. A context is valid during one call of the service.
-pub struct Context<'a>(Place<'a>);
+/// Where a service gives its [`Commands`] and [`StorageCommands`]. A context is valid during one call of the service.
+pub struct Context<'a> {
+    place: Place<'a>,
+    /// None in programs that drive stack and device themselves.
+    storage: Option<&'a mut Storage>,
+}
 
 /// Where commands go. The stack's own address tells the two apart, so the linked placement pays one test a command. Commands
 /// are in line because their arguments would be moved once more otherwise.
@@ -69,23 +75,38 @@ enum Place<'a> {
 
 impl<'a> Context<'a> {
     /// A context for one call of a service. It is for programs that drive stack and device themselves, as a simulator with its own
-    /// clock does.
+    /// clock does. There are no storage areas.
     pub fn new(stack: &'a mut Stack, vnic: &'a mut dyn Vnic, now: Time) -> Context<'a> {
-        Context(Place::Linked(Linked { stack, vnic, now }))
+        Context { place: Place::Linked(Linked { stack, vnic, now }), storage: None }
     }
 
-    pub(crate) fn of_remote(remote: &'a mut Remotes, now: Time) -> Context<'a> {
+    #[inline(always)]
+    pub(crate) fn of_linked(
+        stack: &'a mut Stack,
+        vnic: &'a mut dyn Vnic,
+        storage: &'a mut Storage,
+        now: Time,
+    ) -> Context<'a> {
+        Context { place: Place::Linked(Linked { stack, vnic, now }), storage: Some(storage) }
+    }
+
+    pub(crate) fn of_remote(remote: &'a mut Remotes, storage: &'a mut Storage, now: Time) -> Context<'a> {
         remote.turn_begins(now);
-        Context(Place::Split(remote))
+        Context { place: Place::Split(remote), storage: Some(storage) }
     }
 
     /// The same context, made anew, to be handed to a function that is not in line. Only the new one has to be in memory then.
     #[inline(always)]
     pub fn anew(&mut self) -> Context<'_> {
-        Context(match &mut self.0 {
+        let place = match &mut self.place {
             Place::Linked(Linked { stack, vnic, now }) => Place::Linked(Linked { stack, vnic: &mut **vnic, now: *now }),
             Place::Split(remote) => Place::Split(remote),
-        })
+        };
+        Context { place, storage: self.storage.as_deref_mut() }
+    }
+
+    fn storage(&mut self) -> Result<&mut Storage, CommandError> {
+        self.storage.as_deref_mut().ok_or(CommandError::Stale)
     }
 }
 
@@ -102,42 +123,42 @@ macro_rules! to_placement {
 impl Commands for Context<'_> {
     #[inline(always)]
     fn now(&self) -> Time {
-        to_placement!(&self.0, now())
+        to_placement!(&self.place, now())
     }
 
     #[inline(always)]
     fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
-        to_placement!(&mut self.0, listen(local, options))
+        to_placement!(&mut self.place, listen(local, options))
     }
 
     #[inline(always)]
     fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, close_listener(listener))
+        to_placement!(&mut self.place, close_listener(listener))
     }
 
     #[inline(always)]
     fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, refuse(connection))
+        to_placement!(&mut self.place, refuse(connection))
     }
 
     #[inline(always)]
     fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
-        to_placement!(&mut self.0, connect(peer, options))
+        to_placement!(&mut self.place, connect(peer, options))
     }
 
     #[inline(always)]
     fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, send(connection, bytes))
+        to_placement!(&mut self.place, send(connection, bytes))
     }
 
     #[inline(always)]
     fn block(&mut self, length: usize) -> Block {
-        to_placement!(&mut self.0, block(length))
+        to_placement!(&mut self.place, block(length))
     }
 
     #[inline(always)]
     fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, send_block(connection, block))
+        to_placement!(&mut self.place, send_block(connection, block))
     }
 
     #[inline(always)]
@@ -149,71 +170,110 @@ impl Commands for Context<'_> {
         offset: u64,
         length: u64,
     ) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, send_prepared(connection, source, stamp, offset, length))
+        to_placement!(&mut self.place, send_prepared(connection, source, stamp, offset, length))
     }
 
     #[inline(always)]
     fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        to_placement!(&mut self.0, consume(connection, chunk))
+        to_placement!(&mut self.place, consume(connection, chunk))
     }
 
     #[inline(always)]
     fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, shutdown(connection))
+        to_placement!(&mut self.place, shutdown(connection))
     }
 
     #[inline(always)]
     fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, close(connection))
+        to_placement!(&mut self.place, close(connection))
     }
 
     #[inline(always)]
     fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, abort(connection))
+        to_placement!(&mut self.place, abort(connection))
     }
 
     #[inline(always)]
     fn set(&mut self, connection: ConnectionId, setting: Setting) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, set(connection, setting))
+        to_placement!(&mut self.place, set(connection, setting))
     }
 
     #[inline(always)]
     fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        to_placement!(&mut self.0, bind_udp(local))
+        to_placement!(&mut self.place, bind_udp(local))
     }
 
     #[inline(always)]
     fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, close_udp(socket))
+        to_placement!(&mut self.place, close_udp(socket))
     }
 
     #[inline(always)]
     fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, send_to(socket, peer, payload))
+        to_placement!(&mut self.place, send_to(socket, peer, payload))
     }
 
     #[inline(always)]
     fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
-        to_placement!(&mut self.0, send_chunk_to(socket, peer, chunk))
+        to_placement!(&mut self.place, send_chunk_to(socket, peer, chunk))
     }
 
     #[inline(always)]
     fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        to_placement!(&mut self.0, set_timer(after, token))
+        to_placement!(&mut self.place, set_timer(after, token))
     }
 
     #[inline(always)]
     fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        to_placement!(&mut self.0, cancel_timer(timer))
+        to_placement!(&mut self.place, cancel_timer(timer))
     }
 
     #[inline(always)]
     fn prepared_pool(&self) -> &Pool {
-        to_placement!(&self.0, prepared_pool())
+        to_placement!(&self.place, prepared_pool())
     }
 
     #[inline(always)]
     fn capabilities(&self) -> Capabilities {
-        to_placement!(&self.0, capabilities())
+        to_placement!(&self.place, capabilities())
+    }
+}
+
+impl StorageCommands for Context<'_> {
+    #[inline]
+    fn geometry(&self, area: AreaId) -> Result<Geometry, CommandError> {
+        self.storage.as_deref().ok_or(CommandError::Stale)?.geometry(area)
+    }
+
+    #[inline]
+    fn area_block(&mut self, area: AreaId) -> Result<Block, CommandError> {
+        self.storage()?.area_block(area)
+    }
+
+    #[inline]
+    fn read(&mut self, area: AreaId, offset: u64, length: usize, token: u64) -> Result<(), CommandError> {
+        self.storage()?.read(area, offset, length, token)
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        area: AreaId,
+        offset: u64,
+        block: Block,
+        durability: Durability,
+        token: u64,
+    ) -> Result<(), CommandError> {
+        self.storage()?.write(area, offset, block, durability, token)
+    }
+
+    #[inline]
+    fn flush(&mut self, area: AreaId, token: u64) -> Result<(), CommandError> {
+        self.storage()?.flush(area, token)
+    }
+
+    #[inline]
+    fn write_zeroes(&mut self, area: AreaId, offset: u64, bytes: u64, token: u64) -> Result<(), CommandError> {
+        self.storage()?.write_zeroes(area, offset, bytes, token)
     }
 }

@@ -7,7 +7,7 @@
 //! opens its connection in `start`, and everything else comes as events. After ten seconds it gives up.
 #![forbid(unsafe_code)]
 
-use qanat::{Bytes, CloseReason, Commands, ConnectOptions, Context, Event, Service};
+use qanat::{Bytes, CloseReason, Commands, ConnectOptions, Context, Event, Service, StartError};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,9 +20,10 @@ struct Client {
 }
 
 impl Service for Client {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        context.connect(self.server, ConnectOptions::default()).map_err(|error| error.to_string())?;
-        context.set_timer(PATIENCE, 0).map(drop).map_err(|error| error.to_string())
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        context.connect(self.server, ConnectOptions::default())?;
+        context.set_timer(PATIENCE, 0)?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -9,7 +9,7 @@
 //! much.
 #![forbid(unsafe_code)]
 
-use qanat::{Bytes, Commands, Context, Event, ListenOptions, PROTOCOL_TCP, PROTOCOL_UDP, Service};
+use qanat::{Bytes, Commands, Context, Event, ListenOptions, PROTOCOL_TCP, PROTOCOL_UDP, Service, StartError};
 use std::net::{Ipv4Addr, SocketAddr};
 
 const PORT: u16 = 7;
@@ -17,10 +17,11 @@ const PORT: u16 = 7;
 struct Echo;
 
 impl Service for Echo {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        context.listen(local, ListenOptions::default()).map_err(|error| error.to_string())?;
-        context.bind_udp(local).map(drop).map_err(|error| error.to_string())
+        context.listen(local, ListenOptions::default())?;
+        context.bind_udp(local)?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -9,7 +9,7 @@
 //! looks for is the empty line that ends a head. A server that reads the head is in `services/web`.
 #![forbid(unsafe_code)]
 
-use qanat::{Bytes, Commands, Context, Event, ListenOptions, PROTOCOL_TCP, Service, Setting};
+use qanat::{Bytes, Commands, Context, Event, ListenOptions, PROTOCOL_TCP, Service, Setting, StartError};
 use std::net::{Ipv4Addr, SocketAddr};
 
 const PORT: u16 = 8_080;
@@ -31,9 +31,10 @@ impl Hello {
 }
 
 impl Service for Hello {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+        context.listen(local, ListenOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

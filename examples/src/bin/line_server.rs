@@ -9,7 +9,7 @@
 //! are used again.
 #![forbid(unsafe_code)]
 
-use qanat::{Bytes, Commands, ConnectionId, Context, Event, ListenOptions, PROTOCOL_TCP, Service};
+use qanat::{Bytes, Commands, ConnectionId, Context, Event, ListenOptions, PROTOCOL_TCP, Service, StartError};
 use std::net::{Ipv4Addr, SocketAddr};
 
 const PORT: u16 = 7_007;
@@ -49,9 +49,10 @@ impl LineServer {
 }
 
 impl Service for LineServer {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+        context.listen(local, ListenOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -8,7 +8,7 @@
 //! length of names are bounded. Malformed datagrams are counted as refused and never answered.
 #![forbid(unsafe_code)]
 
-use qanat::{Commands, Context, Event, PROTOCOL_UDP, Service};
+use qanat::{Commands, Context, Event, PROTOCOL_UDP, Service, StartError};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -46,10 +46,11 @@ impl Sink {
 }
 
 impl Service for Sink {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        context.bind_udp(local).map_err(|error| error.to_string())?;
-        context.set_timer(EVERY, 0).map(drop).map_err(|error| error.to_string())
+        context.bind_udp(local)?;
+        context.set_timer(EVERY, 0)?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

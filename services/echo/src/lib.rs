@@ -1,4 +1,4 @@
-//! Echo, four ways: what a stack costs, and what none can beat.
+//! Echo, four ways: what a stack costs, and what none can beat. A fifth, [`DiskEcho`], goes by way of a disk.
 //!
 //! ```text
 //!   raw      driver ─ swap addresses ─ driver                       the floor: no stack at all
@@ -8,12 +8,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod disk;
 mod figures;
 pub mod kernel;
 mod link;
 mod raw;
 mod service;
 
+pub use disk::DiskEcho;
 pub use figures::Figures;
 pub use link::{LinkChoice, LinkChoiceError, OpenLink, own_mac};
 pub use raw::{RawEcho, turn_around};

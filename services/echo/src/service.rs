@@ -2,7 +2,7 @@
 
 use crate::figures::Figures;
 use qanat::nic::breakdown::{Phase, span};
-use qanat::{Chunk, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{Chunk, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service, StartError};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -119,17 +119,16 @@ impl EchoService {
 }
 
 impl Service for EchoService {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let port = self.config.port;
-        let failed = |error: CommandError| format!("port {port}: {error}");
         // The stack's unspecified addresses stand for one family each.
         for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             let local = SocketAddr::new(address, port);
             if self.config.udp {
-                context.bind_udp(local).map_err(failed)?;
+                context.bind_udp(local).map_err(StartError::at(local))?;
             }
             if self.config.tcp {
-                context.listen(local, ListenOptions::default()).map_err(failed)?;
+                context.listen(local, ListenOptions::default()).map_err(StartError::at(local))?;
             }
         }
         Ok(())
@@ -232,11 +231,9 @@ mod tests {
     const STREAM_BYTES: usize = 200_000;
 
     impl Service for Client {
-        fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
             self.socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).ok();
-            context
-                .connect(SocketAddr::new(SERVER, 7), ConnectOptions::default())
-                .map_err(|error| error.to_string())?;
+            context.connect(SocketAddr::new(SERVER, 7), ConnectOptions::default())?;
             Ok(())
         }
 

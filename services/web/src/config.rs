@@ -163,7 +163,7 @@ impl WebConfig {
 
 /// Why the service can't be made or started.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum WebError {
     /// A document root is missing, no directory, or unreadable.
     #[error("document root {}: {error}. Create it, or name another directory to serve.", path.display())]
     Root {
@@ -200,7 +200,7 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// The stack refused to listen.
-    #[error("can't listen on port {port}: {error:?}. Is another listener of this stack there?")]
+    #[error("can't listen on port {port}: {error}. Is another listener of this stack there?")]
     Listen {
         /// On which port.
         port: u16,

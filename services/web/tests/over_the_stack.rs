@@ -1,7 +1,7 @@
 //! The service over the real stack, on the in-process pair of devices: client and server in one thread.
 
 use qanat::nic::{MemoryPlan, PairConfig, pair};
-use qanat::{Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, Service};
+use qanat::{Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StartError};
 use qanat_web::{CopyMode, WebConfig, WebService};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -46,9 +46,9 @@ impl Client {
 }
 
 impl Service for Client {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..self.connections {
-            context.connect(self.server, ConnectOptions::default()).map_err(|error| format!("{error:?}"))?;
+            context.connect(self.server, ConnectOptions::default())?;
             self.opened += 1;
         }
         Ok(())

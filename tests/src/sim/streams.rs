@@ -4,7 +4,7 @@ use super::pattern::{self, PatternSource};
 use crate::random::Random;
 use qanat::{
     Bytes, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, ListenOptions,
-    Service, Source,
+    Service, Source, StartError,
 };
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -443,19 +443,17 @@ pub fn own_address(server: IpAddr) -> IpAddr {
 }
 
 impl Service for Streams {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         if self.side == 1 {
-            return match context.listen(self.server, ListenOptions::default()) {
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.to_string()),
-            };
+            context.listen(self.server, ListenOptions::default())?;
+            return Ok(());
         }
         for index in 0..self.flows.len() {
             let start = self.flows[index].plan.start;
             if start.is_zero() {
                 self.connect(index, context);
             } else {
-                context.set_timer(start, CONNECT_TOKEN + index as u64).map_err(|error| error.to_string())?;
+                context.set_timer(start, CONNECT_TOKEN + index as u64)?;
             }
         }
         Ok(())
@@ -508,6 +506,9 @@ impl Service for Streams {
             Event::AddressConflict { address, holder } => panic!("{holder} has {address}"),
             Event::Urgent { .. } => panic!("urgent data that nobody has asked for"),
             Event::Datagram { .. } => panic!("a datagram for a service without sockets"),
+            Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => {
+                panic!("a service without areas")
+            }
         }
     }
 

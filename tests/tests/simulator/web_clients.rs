@@ -1,6 +1,6 @@
 //! HTTP clients that know what they must get: every byte of every response is checked.
 
-use qanat::{Bytes, Chunk, CloseReason, Commands, ConnectOptions, ConnectionId, Context, Event, Service};
+use qanat::{Bytes, Chunk, CloseReason, Commands, ConnectOptions, ConnectionId, Context, Event, Service, StartError};
 use qanat_tests::random::Random;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -305,7 +305,7 @@ fn check_parts(page: &Page, ranges: &[(usize, usize)], body: &[u8], boundary: &s
 }
 
 impl Service for WebClients {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for index in 0..self.clients.len() {
             context.set_timer(Duration::from_millis(index as u64 * 3), CONNECT_TOKEN + index as u64).expect("a timer");
         }

@@ -6,7 +6,7 @@ use crate::load::datagrams::trips::{RoundTrips, TripFigures};
 use crate::load::datagrams::window::{Mark, Phase, Window};
 use crate::load::http::LoadError;
 use qanat::{
-    Bytes, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time,
+    Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StartError, StopHandle, Time,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -56,9 +56,9 @@ impl Messages {
 }
 
 impl Service for Messages {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..self.connections {
-            context.connect(self.target, ConnectOptions::default()).map_err(|error: CommandError| error.to_string())?;
+            context.connect(self.target, ConnectOptions::default())?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Service for Messages {
 /// Sends messages over `options.pace.window` connections and times their echoes.
 ///
 /// # Errors
-/// [`LoadError::Runtime`] if no connection comes about.
+/// [`LoadError::Start`] or [`LoadError::Runtime`] if no connection comes about.
 pub fn run(
     runtime: &mut Runtime,
     options: &EchoLoadOptions,
@@ -117,7 +117,7 @@ pub fn run(
         exchanges: Vec::new(),
         closed: 0,
     };
-    runtime.with_context(|context| messages.start(context)).map_err(LoadError::Runtime)?;
+    runtime.with_context(|context| messages.start(context))?;
     let start = runtime.now();
     loop {
         runtime.turn(&mut messages);

@@ -7,7 +7,7 @@ use crate::load::datagrams::pace::Pace;
 use crate::load::datagrams::trips::{RoundTrips, TripFigures};
 use crate::load::datagrams::window::{Mark, Phase, Window};
 use crate::load::http::LoadError;
-use qanat::{CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
+use qanat::{Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StartError, StopHandle, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -96,14 +96,14 @@ impl Stream {
     /// Runs it.
     ///
     /// # Errors
-    /// [`LoadError::Runtime`] if no connection comes about.
+    /// [`LoadError::Start`] or [`LoadError::Runtime`] if no connection comes about.
     pub fn run(
         mut self,
         runtime: &mut Runtime,
         stop: &StopHandle,
         observe: &mut dyn FnMut(&TripFigures),
     ) -> Result<(RoundTrips, Tally), LoadError> {
-        runtime.with_context(|context| self.start(context)).map_err(LoadError::Runtime)?;
+        runtime.with_context(|context| self.start(context))?;
         let start = runtime.now();
         loop {
             runtime.turn(&mut self);
@@ -141,9 +141,9 @@ impl Stream {
 }
 
 impl Service for Stream {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in 0..self.connections {
-            context.connect(self.target, ConnectOptions::default()).map_err(|error: CommandError| error.to_string())?;
+            context.connect(self.target, ConnectOptions::default())?;
         }
         Ok(())
     }

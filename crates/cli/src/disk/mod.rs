@@ -9,6 +9,8 @@ mod place;
 mod prepare;
 mod size;
 
+pub use place::{PlaceArguments, name as area_name};
+
 use clap::{Args, Subcommand};
 
 /// Divide files and devices into storage areas, the daemon's by its policy or one's own, and see what they can do

@@ -4,9 +4,9 @@
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
 use crate::live::Printer;
-use qanat::Service;
 use qanat::confine::Places;
 use qanat::nic::af_xdp::PortRange;
+use qanat::{Service, Storage};
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -52,6 +52,15 @@ pub trait Application: Sync {
     /// What can't be made, and the remedy.
     fn open(&mut self, _privilege: &Privilege) -> Result<(), String> {
         Ok(())
+    }
+
+    /// The storage areas of its service, opened while there are rights, on the thread that runs the service. Only a service of one queue
+    /// has any. When the card is lost they are kept for the next.
+    ///
+    /// # Errors
+    /// What can't be opened, and the remedy.
+    fn storage(&self) -> Result<Storage, String> {
+        Ok(Storage::default())
     }
 
     /// There is a card, the first or the next: makes what the services of its queues have in common.

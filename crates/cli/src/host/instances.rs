@@ -9,7 +9,7 @@ use crate::host::place_figures::of_ended;
 use crate::host::report::stack_report;
 use crate::log;
 use qanat::nic::{MemoryPlan, Vnic, metered};
-use qanat::{DuplicateAddressDetection, Runtime, entropy};
+use qanat::{DuplicateAddressDetection, Runtime, Storage, entropy};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -41,10 +41,12 @@ pub struct Look<'a> {
     pub report: bool,
 }
 
-/// Starts the further instances, calls `ready`, and runs until all have stopped; news of the end is given back. `look` is quick.
+/// Starts the further instances, calls `ready`, and runs until all have stopped; news of the end is given back. `look` is quick. The
+/// storage is the first instance's while it runs.
 pub fn run<A: Application>(
     hosted: &Hosted<'_, A>,
     card: &Card,
+    storage: &mut Storage,
     ready: impl FnOnce() -> Result<(), String>,
     mut look: impl FnMut(&Look<'_>),
 ) -> Result<Vec<String>, Failure> {
@@ -53,10 +55,15 @@ pub fn run<A: Application>(
         let _ends_all = EndsAll::<A>(&hosted.control);
         let further = Further::start(hosted, card, &notes, scope);
         let outcome = further.map_err(Failure::Other).and_then(|further| {
-            let first = Instance::open(hosted, card, 0).and_then(|first| {
-                further.wait_until_open()?;
-                ready()?;
-                first.run(&incoming, &mut look)
+            let first = Instance::open(hosted, card, 0).and_then(|mut first| {
+                first.runtime.use_storage(std::mem::take(storage));
+                let outcome = first.start().and_then(|()| {
+                    further.wait_until_open()?;
+                    ready()?;
+                    first.run(&incoming, &mut look)
+                });
+                *storage = first.runtime.take_storage();
+                outcome
             });
             hosted.control.end();
             // An instance's own error tells more than that another stopped because of it.
@@ -93,7 +100,8 @@ impl<'scope> Further<'scope> {
             let name = format!("qanat-{}-{queue}", A::NAME);
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, move || {
                 let _ends_all = EndsAll::<A>(&hosted.control);
-                let instance = Instance::open(hosted, card, queue)?;
+                let mut instance = Instance::open(hosted, card, queue)?;
+                instance.start()?;
                 let _ = open.send(());
                 drop(open);
                 instance.run_further(&notes)
@@ -176,13 +184,15 @@ impl<'a, 'b, A: Application> Instance<'a, 'b, A> {
             runtime.watch(doorbell, DOORBELL_TOKEN).map_err(|error| format!("watching for {what}: {error}"))?;
         }
         card.watch(&mut runtime)?;
-        let mut instance = Instance { hosted, queue, runtime, service, reports: hosted.control.reports() };
-        instance.runtime.start(&mut instance.service)?;
-        Ok(instance)
+        Ok(Instance { hosted, queue, runtime, service, reports: hosted.control.reports() })
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        Ok(self.runtime.start(&mut self.service)?)
     }
 
     /// Of the first; news of the end is given back.
-    fn run(mut self, incoming: &Receiver<String>, look: &mut dyn FnMut(&Look<'_>)) -> Result<Vec<String>, Failure> {
+    fn run(&mut self, incoming: &Receiver<String>, look: &mut dyn FnMut(&Look<'_>)) -> Result<Vec<String>, Failure> {
         let (hosted, queue) = (self.hosted, self.queue);
         let stop = hosted.control.stop_of(queue)?;
         let outcome = self.runtime.run(&mut self.service, &stop, hosted.options.runtime(), &mut |service, runtime| {

@@ -10,7 +10,7 @@ use crate::host::meter::Meter;
 use crate::host::place_figures::of_linked;
 use crate::host::report::stack_report;
 use crate::log;
-use qanat::Attachment;
+use qanat::{Attachment, Storage};
 
 /// Until the service is told to stop.
 ///
@@ -20,10 +20,11 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     let mut meter = Meter::new();
     let mut watchers = Some(watchers);
     let (attach, needs) = (&hosted.options.attach, &hosted.requirements);
+    let mut storage = None;
     let is_stopped = || hosted.control.is_stopped();
     let outcome = card::serve(attach, needs.ports.clone(), needs.queues, &is_stopped, |card| {
         hosted.control.begin()?;
-        let notes = serve_on(hosted, card, &mut watchers, &mut meter)?;
+        let notes = serve_on(hosted, card, &mut watchers, &mut storage, &mut meter)?;
         hosted.tell(&notes);
         Ok(())
     });
@@ -38,9 +39,15 @@ fn serve_on<A: Application>(
     hosted: &Hosted<'_, A>,
     card: &Card,
     watchers: &mut Option<Watchers>,
+    storage: &mut Option<Storage>,
     meter: &mut Meter<A::Figures>,
 ) -> Result<Vec<String>, Failure> {
     let attachment = &card.attachment;
+    let storage = match storage {
+        Some(kept) => kept,
+        // There are rights yet.
+        none => none.insert(hosted.application.storage()?),
+    };
     hosted.privilege.start_steward(Vec::new())?;
     hosted.privilege.prepare(hosted.files.places.clone());
     hosted.application.prepare(hosted.requirements.queues)?;
@@ -53,7 +60,7 @@ fn serve_on<A: Application>(
         }
         Ok(())
     };
-    instances::run(hosted, card, ready, |look| {
+    instances::run(hosted, card, storage, ready, |look| {
         hosted.show(meter, &hosted.control.each(), || of_linked(look.runtime), &look.notes);
         watch.show(&hosted.printer, look.runtime);
         if look.report {

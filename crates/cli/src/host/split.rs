@@ -34,6 +34,7 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     }
     request.options.ephemeral_ports.clone_from(&needs.ephemeral_ports);
     let mut placed = options.placement.attach(&options.attach, &request, &hosted.privilege)?;
+    placed.runtime.use_storage(application.storage()?);
     hosted.privilege.give_up(hosted.files.places.clone())?;
     hosted.privilege.check(&hosted.files.needs)?;
     application.prepare(1)?;

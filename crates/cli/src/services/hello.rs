@@ -4,8 +4,8 @@ use crate::say::sayln;
 use clap::Args;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, PairConfig, Pcap, pair};
 use qanat::{
-    Bytes, CloseReason, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service, Time,
-    entropy,
+    Bytes, CloseReason, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service, StartError,
+    Time, entropy,
 };
 use std::fs::File;
 use std::io::BufWriter;
@@ -59,9 +59,9 @@ struct Server {
 }
 
 impl Service for Server {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::new(SERVER, PORT);
-        context.listen(local, ListenOptions::default()).map_err(|error| error.to_string())?;
+        context.listen(local, ListenOptions::default())?;
         self.narrator.say("server", &format!("listens on {local}"));
         Ok(())
     }
@@ -96,9 +96,9 @@ struct Client {
 }
 
 impl Service for Client {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let peer = SocketAddr::new(SERVER, PORT);
-        context.connect(peer, ConnectOptions::default()).map_err(|error| error.to_string())?;
+        context.connect(peer, ConnectOptions::default())?;
         self.narrator.say("client", &format!("connects to {peer}"));
         Ok(())
     }
@@ -145,8 +145,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let mut server = Server { narrator };
     let mut client = Client { narrator, answer: Vec::new(), over: None };
 
-    server_side.with_context(|context| server.start(context))?;
-    client_side.with_context(|context| client.start(context))?;
+    server_side.start(&mut server).map_err(|error| error.to_string())?;
+    client_side.start(&mut client).map_err(|error| error.to_string())?;
     while client.over.is_none() || server_side.stack().usage().connections > 0 {
         client_side.turn(&mut client);
         server_side.turn(&mut server);

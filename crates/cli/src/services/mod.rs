@@ -3,6 +3,7 @@
 mod delay;
 mod dns;
 mod echo;
+mod echo_disk;
 mod hello;
 mod web;
 
@@ -28,4 +29,4 @@ macro_rules! services {
     };
 }
 
-services!(Hello: hello, Web: web, Delay: delay, Dns: dns, Echo: echo);
+services!(Hello: hello, Web: web, Delay: delay, Dns: dns, Echo: echo, EchoDisk: echo_disk);

@@ -6,9 +6,9 @@
 use super::extent::{Extent, pieces};
 use super::layout::UNIT_BYTES;
 use crate::error::StorageError;
-use crate::geometry::Geometry;
 use crate::slots::Slots;
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
+use qanat_api::Geometry;
 use qanat_nic::Frame;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! What a software controller is to be like.
 
 use super::namespace::{Namespace, NamespaceConfig};
-use crate::geometry::Geometry;
 use crate::nvme::spec::PAGE_BYTES;
+use qanat_api::Geometry;
 
 /// What a software controller is to be like.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! [`Namespace`]: blocks of a backend, as a driver sees them.
 
-use crate::geometry::Geometry;
 use crate::nvme::spec::{Command, IdentifyNamespace, Status};
+use qanat_api::Geometry;
 
 /// A range of a backend's blocks that is a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

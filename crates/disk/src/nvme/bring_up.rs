@@ -8,7 +8,7 @@ use super::spec::{
     QueueSizes, cns, feature, register,
 };
 use super::transport::Transport;
-use crate::geometry::Geometry;
+use qanat_api::Geometry;
 use qanat_nic::Time;
 use std::time::Duration;
 

@@ -5,9 +5,9 @@ mod media;
 pub use media::Media;
 
 use crate::error::StorageError;
-use crate::geometry::Geometry;
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
 use media::UnderWay;
+use qanat_api::Geometry;
 use qanat_nic::Random;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

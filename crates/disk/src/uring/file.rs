@@ -2,7 +2,7 @@
 
 use super::holder::{self, Holder};
 use crate::error::OpenError;
-use crate::geometry::Geometry;
+use qanat_api::Geometry;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs;

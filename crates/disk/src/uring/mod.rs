@@ -6,6 +6,9 @@
 //! ```
 //! The file and the memory of buffers are registered once, so that no request has its descriptor looked up or its pages pinned.
 //! Completions are made when this thread asks for them (deferred task work), never by interrupting it.
+//!
+//! The ring is restricted before it takes its first request: it reads, writes and flushes this one file from registered memory, and
+//! nothing else, ever. So a confined process may be left with it: whoever takes that process over can't open a file or a socket by it.
 
 mod file;
 mod holder;
@@ -15,10 +18,11 @@ pub use file::{DiskFile, DiskOptions};
 pub use make::make_file;
 
 use crate::error::{OpenError, StorageError};
-use crate::geometry::Geometry;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
+use io_uring::register::Restriction;
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -47,6 +51,23 @@ struct Slot {
     frame: Option<Frame>,
     /// The registered memory the frame is in.
     buffer: u16,
+}
+
+/// `IORING_UNREGISTER_FILES`, which the crate does not name.
+const UNREGISTER_FILES: u8 = 3;
+/// `IOSQE_FIXED_FILE`, likewise.
+const FIXED_FILE: u8 = 1;
+
+/// All that a ring may ever be asked for (`io_uring_register(2)`: IORING_REGISTER_RESTRICTIONS).
+fn restrictions() -> [Restriction; 5] {
+    [
+        Restriction::sqe_op(opcode::ReadFixed::CODE),
+        Restriction::sqe_op(opcode::WriteFixed::CODE),
+        Restriction::sqe_op(opcode::Fsync::CODE),
+        // Only files that are registered, of which there is one.
+        Restriction::sqe_flags_required(FIXED_FILE),
+        Restriction::register_op(UNREGISTER_FILES),
+    ]
 }
 
 /// A disk by io_uring.
@@ -89,6 +110,7 @@ impl Uring {
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_cqsize(2 * depth.next_power_of_two())
+            .setup_r_disabled()
             .build(depth.next_power_of_two())
             .map_err(|error| OpenError::Ring { error })?;
         let of_zeroes = |error| OpenError::Memory { bytes: ZEROES_BYTES as usize, error };
@@ -108,7 +130,11 @@ impl Uring {
         // SAFETY: the regions are mapped as long as `self.regions` holds them, which is dropped after the ring.
         unsafe { ring.submitter().register_buffers(&vectors) }
             .map_err(|error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error })?;
-        ring.submitter().register_files(&[file.as_fd().as_raw_fd()]).map_err(|error| OpenError::Ring { error })?;
+        ring.submitter()
+            .register_files(&[file.as_fd().as_raw_fd()])
+            .and_then(|()| ring.submitter().register_restrictions(&mut restrictions()))
+            .and_then(|()| ring.submitter().register_enable_rings())
+            .map_err(|error| OpenError::Ring { error })?;
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
         Ok(Uring { ring, file, regions, zeroes, slots, free, refused, statistics: VsicStatistics::default() })
@@ -324,5 +350,44 @@ impl Drop for Uring {
         // The kernel lets go of a ring in its own time; the file is somebody else's at once.
         let _ = self.ring.submitter().unregister_files();
         self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel says of an entry that the driver never makes.
+    fn outcome(ring: &mut IoUring, entry: &squeue::Entry) -> i32 {
+        // SAFETY: the entry names no memory, or what outlives the call.
+        unsafe { ring.submission().push(entry) }.unwrap();
+        ring.submit_and_wait(1).unwrap();
+        ring.completion().next().unwrap().result()
+    }
+
+    #[test]
+    fn a_ring_does_nothing_but_what_it_is_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        let memory = Region::new(2, 4_096).unwrap();
+        let mut disk = Uring::open(&path, DiskOptions::default(), &[memory]).unwrap();
+        let name = c"/etc/passwd";
+        let fd = io_uring::types::Fd(disk.file.as_fd().as_raw_fd());
+        let at_fd = io_uring::types::Fd(libc::AT_FDCWD);
+        for entry in [
+            opcode::OpenAt::new(at_fd, name.as_ptr()).build(),
+            opcode::Socket::new(libc::AF_UNIX, libc::SOCK_STREAM, 0).build(),
+            opcode::Nop::new().build(),
+            opcode::Close::new(FILE).build(),
+            // A file that is not the registered one.
+            opcode::Fsync::new(fd).build(),
+        ] {
+            assert_eq!(outcome(&mut disk.ring, &entry), -libc::EACCES);
+        }
+        // The control: the same by the registered file.
+        assert_eq!(outcome(&mut disk.ring, &opcode::Fsync::new(FILE).build()), 0);
+        let refused = disk.ring.submitter().register_files(&[0]).unwrap_err();
+        assert!(matches!(refused.raw_os_error(), Some(libc::EACCES | libc::EBUSY)), "{refused}");
     }
 }

@@ -263,6 +263,8 @@ impl Sockets {
             }
             Event::Datagram { socket, peer, chunk } => self.received(socket, peer, chunk),
             Event::AddressConflict { .. } | Event::Timer { .. } => {}
+            // A stack has no disks.
+            Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! Why a runtime stopped before it was asked to.
 
+use crate::start_error::StartError;
 use qanat_wire::ethernet::MacAddress;
 use std::io;
 use std::net::IpAddr;
@@ -7,9 +8,9 @@ use std::net::IpAddr;
 /// Why a runtime stopped before it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The service could not start. This is its message.
+    /// The service could not start. The text is its own.
     #[error("{0}")]
-    Start(String),
+    Start(#[source] StartError),
     /// Waiting failed.
     #[error("waiting for events failed: {0}")]
     Wait(#[source] io::Error),

@@ -3,6 +3,7 @@
 use crate::runtime::error::RuntimeError;
 use crate::runtime::placement::{Placement, Sealed, WatchInterval};
 use crate::service::{Context, Service};
+use crate::storage::Storage;
 use qanat_control::card_watch::CardWatch;
 use qanat_nic::breakdown::{self, Phase};
 use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 /// A service that datagrams are handed to.
 struct Served<'s, S: ?Sized> {
     service: &'s mut S,
+    storage: &'s mut Storage,
     now: Time,
 }
 
@@ -28,7 +30,7 @@ impl<S: Service + ?Sized> Handler for Served<'_, S> {
         chunk: Chunk,
     ) {
         let _service = breakdown::span(Phase::Service);
-        self.service.datagram(socket, peer, chunk, &mut Context::new(stack, vnic, self.now));
+        self.service.datagram(socket, peer, chunk, &mut Context::of_linked(stack, vnic, self.storage, self.now));
     }
 }
 
@@ -47,8 +49,8 @@ impl Placement for LinkedPlacement {
     const PAUSES_WHEN_BUSY: bool = false;
 
     #[inline]
-    fn context(&mut self, now: Time) -> Context<'_> {
-        Context::new(&mut self.stack, self.vnic.as_mut(), now)
+    fn context<'a>(&'a mut self, storage: &'a mut Storage, now: Time) -> Context<'a> {
+        Context::of_linked(&mut self.stack, self.vnic.as_mut(), storage, now)
     }
 
     #[inline]
@@ -57,22 +59,30 @@ impl Placement for LinkedPlacement {
     }
 
     #[inline]
-    fn turn<S: Service + ?Sized>(&mut self, service: &mut S, clock: &MonotonicClock) -> bool {
+    fn turn<S: Service + ?Sized>(&mut self, service: &mut S, storage: &mut Storage, clock: &MonotonicClock) -> bool {
         breakdown::turn_begins();
         let now = clock.now();
+        let stored = storage.deliver(|event, storage| {
+            let _service = breakdown::span(Phase::Service);
+            service.handle(event, &mut Context::of_linked(&mut self.stack, self.vnic.as_mut(), storage, now));
+        });
         let received = {
             let _stack = breakdown::span(Phase::StackIn);
-            self.stack.receive_with(now, self.vnic.as_mut(), &mut Served { service: &mut *service, now })
+            self.stack.receive_with(
+                now,
+                self.vnic.as_mut(),
+                &mut Served { service: &mut *service, storage: &mut *storage, now },
+            )
         };
-        let mut handled = received > 0;
+        let mut handled = stored || received > 0;
         while let Some(event) = self.stack.next_event() {
             handled = true;
             let _service = breakdown::span(Phase::Service);
-            service.handle(event, &mut Context::new(&mut self.stack, self.vnic.as_mut(), now));
+            service.handle(event, &mut Context::of_linked(&mut self.stack, self.vnic.as_mut(), storage, now));
         }
         if handled {
             let _service = breakdown::span(Phase::Service);
-            service.turn_ended(&mut Context::new(&mut self.stack, self.vnic.as_mut(), now));
+            service.turn_ended(&mut Context::of_linked(&mut self.stack, self.vnic.as_mut(), storage, now));
         }
         {
             let _stack = breakdown::span(Phase::StackOut);

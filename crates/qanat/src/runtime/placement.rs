@@ -2,6 +2,7 @@
 
 use crate::runtime::error::RuntimeError;
 use crate::service::{Context, Service};
+use crate::storage::Storage;
 use qanat_nic::{MonotonicClock, Time};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -29,13 +30,14 @@ pub trait Placement: Sealed + Sized {
     const PAUSES_WHEN_BUSY: bool;
 
     /// Where commands go that are given now.
-    fn context(&mut self, now: Time) -> Context<'_>;
+    fn context<'a>(&'a mut self, storage: &'a mut Storage, now: Time) -> Context<'a>;
 
     /// Sends what commands outside of a turn have caused.
     fn flush(&mut self, now: Time);
 
-    /// Takes a turn: the service gets events, and what it does with them is sent. Never blocks. Returns whether anything happened.
-    fn turn<S: Service + ?Sized>(&mut self, service: &mut S, clock: &MonotonicClock) -> bool;
+    /// Takes a turn: the service gets events, those of its disks first, and what it does with them is sent to the network. Never blocks.
+    /// Returns whether anything happened.
+    fn turn<S: Service + ?Sized>(&mut self, service: &mut S, storage: &mut Storage, clock: &MonotonicClock) -> bool;
 
     /// Whether the service can go on here. This is looked at after each call of the observer.
     ///
@@ -53,7 +55,7 @@ pub trait Placement: Sealed + Sized {
     }
 
     /// Gives the connections of a service that is about to stop to others, if others can have them.
-    fn leave<S: Service>(&mut self, _service: &mut S, _clock: &MonotonicClock) {}
+    fn leave<S: Service>(&mut self, _service: &mut S, _storage: &mut Storage, _clock: &MonotonicClock) {}
 
     /// Sends what is left when the service has ended.
     fn finish(&mut self, _now: Time) {}

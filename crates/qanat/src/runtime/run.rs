@@ -8,7 +8,9 @@ use crate::runtime::placement::{Placement, WatchInterval};
 use crate::runtime::spin::Spin;
 use crate::runtime::stop::StopHandle;
 use crate::service::{Context, Service};
+use crate::storage::{Storage, StorageArea};
 use crate::wait_set::WaitSet;
+use qanat_api::AreaId;
 use qanat_nic::{Clock, MonotonicClock, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -27,6 +29,7 @@ const CARD_TOKEN: u64 = u64::MAX - 1;
 /// ```
 pub struct Runtime<P = LinkedPlacement> {
     pub(crate) placement: P,
+    storage: Storage,
     clock: MonotonicClock,
     waits: WaitSet,
     turns_since_watch: u32,
@@ -39,6 +42,7 @@ impl<P: Placement> Runtime<P> {
     pub(crate) fn of(placement: P, clock: MonotonicClock) -> Runtime<P> {
         Runtime {
             placement,
+            storage: Storage::default(),
             clock,
             waits: WaitSet::new(),
             turns_since_watch: 0,
@@ -55,6 +59,29 @@ impl<P: Placement> Runtime<P> {
         self.waits.add(fd, token)
     }
 
+    /// Gives the service a storage area, by the handle that is returned: the first is `AreaId::new(0, 0)`, the next is
+    /// `AreaId::new(1, 0)`. The queue pair is used on the thread that runs the service.
+    pub fn add_area(&mut self, area: StorageArea) -> AreaId {
+        self.storage.add(area)
+    }
+
+    /// Gives the service these areas instead of those that were there.
+    pub fn use_storage(&mut self, storage: Storage) {
+        self.storage = storage;
+    }
+
+    /// Takes the areas away from a service that has ended, for the next one. What is under way is waited for.
+    pub fn take_storage(&mut self) -> Storage {
+        let mut storage = std::mem::take(&mut self.storage);
+        storage.settle();
+        storage
+    }
+
+    /// The service's storage areas, for their statistics.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
     /// Ends [`run`](Runtime::run) when `fd`, a card's, is readable.
     pub(crate) fn ends_with(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.waits.add(fd, CARD_TOKEN)
@@ -68,7 +95,8 @@ impl<P: Placement> Runtime<P> {
     /// Calls `command` with a context outside of an event, then sends what it caused.
     pub fn with_context<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let now = self.clock.now();
-        let result = command(&mut self.placement.context(now));
+        let result = command(&mut self.placement.context(&mut self.storage, now));
+        self.storage.ring();
         self.placement.flush(now);
         result
     }
@@ -76,7 +104,9 @@ impl<P: Placement> Runtime<P> {
     /// Runs one turn: receive, handle, transmit. Never blocks. Returns whether anything happened.
     #[inline]
     pub fn turn<S: Service + ?Sized>(&mut self, service: &mut S) -> bool {
-        self.placement.turn(service, &self.clock)
+        let handled = self.placement.turn(service, &mut self.storage, &self.clock);
+        self.storage.ring();
+        handled
     }
 
     /// Has `service` start. [`run`](Runtime::run) does this if it has not been done. A service that has started listens, on every
@@ -132,7 +162,7 @@ impl<P: Placement> Runtime<P> {
                 self.placement.check()?;
             }
             if lifetime.stops(now, stop) {
-                self.placement.leave(service, &self.clock);
+                self.placement.leave(service, &mut self.storage, &self.clock);
                 self.with_context(|context| service.stop(context));
             }
             if lifetime.is_over(now, service) {
@@ -149,7 +179,7 @@ impl<P: Placement> Runtime<P> {
                 continue;
             }
             let idle = now.since(*idle_since.get_or_insert(now));
-            if !spin.should_sleep(idle) || !self.placement.can_sleep() {
+            if !spin.should_sleep(idle) || !self.placement.can_sleep() || !self.storage.can_sleep() {
                 self.watch_in_passing(service, stop, now)?;
                 std::hint::spin_loop();
                 continue;
@@ -195,7 +225,10 @@ impl<P: Placement> Runtime<P> {
             WatchInterval::Time(_) => self.watched_at = self.clock.now(),
         }
         let mut rang: Vec<u64> = Vec::new();
-        let doorbells = self.placement.doorbells(!timeout.is_zero());
+        let waits = !timeout.is_zero();
+        // A runtime that does not wait looks at its disks anyway.
+        let disks = waits.then(|| self.storage.doorbells()).into_iter().flatten();
+        let doorbells = self.placement.doorbells(waits).chain(disks);
         self.waits.wait(doorbells, Some(timeout), |token| rang.push(token)).map_err(RuntimeError::Wait)?;
         self.placement.has_waited();
         for token in rang {

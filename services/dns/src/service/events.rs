@@ -4,7 +4,7 @@ use super::server::DnsService;
 use crate::answer::{self, edns};
 use crate::image::Ready;
 use crate::message::HEADER_LENGTH;
-use qanat::{Chunk, Commands, Context, Event, ListenOptions, Service, UdpSocketId};
+use qanat::{Chunk, Commands, Context, Event, ListenOptions, Service, StartError, UdpSocketId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -50,9 +50,8 @@ impl DnsService {
 }
 
 impl Service for DnsService {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let port = self.config.port;
-        let failed = |error: qanat::CommandError| format!("port {port}: {error}");
         // Headers of IPv6 are the larger ones.
         self.payload_max = usize::from(context.capabilities().mtu).saturating_sub(48).max(HEADER_LENGTH);
         self.plain_max = self.payload_max.min(edns::PAYLOAD_MIN);
@@ -60,8 +59,8 @@ impl Service for DnsService {
         let mut sockets = Vec::with_capacity(2);
         for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             let local = SocketAddr::new(address, port);
-            sockets.push(context.bind_udp(local).map_err(failed)?);
-            self.listeners.push(context.listen(local, ListenOptions::default()).map_err(failed)?);
+            sockets.push(context.bind_udp(local).map_err(StartError::at(local))?);
+            self.listeners.push(context.listen(local, ListenOptions::default()).map_err(StartError::at(local))?);
         }
         self.tick(context);
         if let [v4, v6] = *sockets {

@@ -69,7 +69,7 @@ mod tests {
     use crate::service::{CatalogPublisher, DnsConfig, DnsService};
     use crate::zone::ZoneBuilder;
     use qanat::nic::{MemoryPlan, PairConfig, pair};
-    use qanat::{Commands, Config, Context, Event, Runtime, Service};
+    use qanat::{Commands, Config, Context, Event, Runtime, Service, StartError};
     use std::collections::BTreeMap;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::sync::Arc;
@@ -96,10 +96,10 @@ mod tests {
     }
 
     impl Service for Client {
-        fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-            let socket = context.bind_udp(SocketAddr::new(CLIENT, self.port)).map_err(|error| error.to_string())?;
+        fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+            let socket = context.bind_udp(SocketAddr::new(CLIENT, self.port))?;
             for question in &self.questions {
-                context.send_to(socket, SocketAddr::new(SERVER, PORT), question).map_err(|error| error.to_string())?;
+                context.send_to(socket, SocketAddr::new(SERVER, PORT), question)?;
             }
             Ok(())
         }

@@ -3,7 +3,7 @@
 
 use crate::support::{Client, Core, Serving, run_until, stream_byte};
 use qanat::split::{SplitOptions, SplitRuntime};
-use qanat::{Chunk, Commands, ConnectionId, Context, Event, ListenOptions, Service, Setting, UdpSocketId};
+use qanat::{Chunk, Commands, ConnectionId, Context, Event, ListenOptions, Service, Setting, StartError, UdpSocketId};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// More than a quarter of the card's 1,024 frames, so that most are copies; and less than half, which is for datagrams alone.
@@ -33,10 +33,11 @@ impl Keeper {
 }
 
 impl Service for Keeper {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 7);
-        context.bind_udp(local).map_err(|error| error.to_string())?;
-        context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+        context.bind_udp(local)?;
+        context.listen(local, ListenOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
@@ -120,7 +121,7 @@ fn datagrams_kept_take_small_buffers_and_come_back_as_they_were() {
 struct Silent(Client);
 
 impl Service for Silent {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         self.0.start(context)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Core, Serving, datagram_returns, run_until, stream_returns};
 use qanat::split::{SplitError, SplitOptions, SplitRuntime};
-use qanat::{CloseReason, Commands, Context, Event, ListenOptions, Service};
+use qanat::{CloseReason, Commands, Context, Event, ListenOptions, Service, StartError};
 use qanat_echo::{EchoConfig, EchoService};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
@@ -47,9 +47,10 @@ struct Blocking {
 }
 
 impl Service for Blocking {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 7);
-        context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+        context.listen(local, ListenOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Core, Serving, datagram_returns, run_until, server, stream_returns};
 use qanat::split::{SplitError, SplitOptions, SplitRuntime};
-use qanat::{CloseReason, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{CloseReason, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service, StartError};
 use qanat_echo::{EchoConfig, EchoService};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +31,7 @@ struct Telling {
 }
 
 impl Service for Telling {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         // A listener on one card's address alone, and one that is nobody's: both leave handles as they are to be.
         let own = context.listen(SocketAddr::new(server(1), 9), ListenOptions::default()).expect("an own address");
         let nobodys = SocketAddr::from(([192, 0, 2, 1], 9));

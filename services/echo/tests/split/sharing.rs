@@ -3,7 +3,7 @@
 use crate::attacker::Attacker;
 use crate::support::{Core, Serving, server, stream_byte};
 use qanat::split::{AcceptPolicy, ServiceStatus, SplitOptions, SplitRuntime};
-use qanat::{Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service};
+use qanat::{Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StartError};
 use qanat_abi::message::Range;
 use qanat_abi::{Command, Event as Said, Id};
 use qanat_echo::{EchoConfig, EchoService};
@@ -99,7 +99,7 @@ fn say(stream: &mut Stream, connection: ConnectionId, bytes: usize, context: &mu
 }
 
 impl Service for Many {
-    fn start(&mut self, _: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, _: &mut Context<'_>) -> Result<(), StartError> {
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, NetCoreStatus, S
 use qanat::wire::ethernet::MacAddress;
 use qanat::{
     CloseReason, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, RuntimeOptions, Service,
-    StopHandle, UdpSocketId,
+    StartError, StopHandle, UdpSocketId,
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::collections::BTreeSet;
@@ -178,7 +178,7 @@ struct Started<S> {
 }
 
 impl<S: Service> Service for Started<S> {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         self.service.start(context)?;
         self.ready.take().into_iter().for_each(|ready| ready.send(()).expect("somebody waits"));
         Ok(())
@@ -241,9 +241,9 @@ pub fn stream_byte(index: usize) -> u8 {
 }
 
 impl Service for Client {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::new(client(self.card), 5_000);
-        self.socket = Some(context.bind_udp(local).map_err(|error| error.to_string())?);
+        self.socket = Some(context.bind_udp(local)?);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use crate::attacker::{Attacker, Neighbour, card_is_good, serve};
 use crate::support::{Client, Core, Serving, report, server, stream_returns};
-use qanat::{Commands, Runtime, Service, Setting};
+use qanat::{Commands, Runtime, Service, Setting, StartError};
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Event, Id, Message};
 use std::net::SocketAddr;
@@ -294,11 +294,11 @@ struct Wordy {
 }
 
 impl Service for Wordy {
-    fn start(&mut self, context: &mut qanat::Context<'_>) -> Result<(), String> {
-        let failed = |error: qanat::CommandError| error.to_string();
-        self.socket = Some(context.bind_udp(SocketAddr::from(([10, 9, 0, 1], 5_000))).map_err(failed)?);
+    fn start(&mut self, context: &mut qanat::Context<'_>) -> Result<(), StartError> {
+        self.socket = Some(context.bind_udp(SocketAddr::from(([10, 9, 0, 1], 5_000)))?);
         let to = SocketAddr::new(server(0), 7);
-        context.connect(to, qanat::ConnectOptions::default()).map(drop).map_err(failed)
+        context.connect(to, qanat::ConnectOptions::default())?;
+        Ok(())
     }
 
     fn handle(&mut self, event: qanat::Event, context: &mut qanat::Context<'_>) {
@@ -376,7 +376,7 @@ struct Knocker {
 }
 
 impl Service for Knocker {
-    fn start(&mut self, _: &mut qanat::Context<'_>) -> Result<(), String> {
+    fn start(&mut self, _: &mut qanat::Context<'_>) -> Result<(), StartError> {
         Ok(())
     }
 

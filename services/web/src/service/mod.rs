@@ -12,7 +12,7 @@ mod testing;
 mod tests;
 
 use crate::access_log::AccessLog;
-use crate::config::{CopyMode, StartError, WebConfig};
+use crate::config::{CopyMode, WebConfig, WebError};
 use crate::content::object::PAYLOAD_BYTES_MIN;
 use crate::content::resource::{Found, LookupRules, look_up};
 use crate::content::window::WindowPool;
@@ -23,7 +23,9 @@ use crate::http::parse::ParseLimits;
 use crate::http::target;
 use crate::readers::{Done, Job, Readers};
 use connection::{Connections, Phase};
-use qanat::{CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Time};
+use qanat::{
+    CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, StartError, Time,
+};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -112,8 +114,8 @@ impl WebService {
     /// Checks the configuration and opens what it names.
     ///
     /// # Errors
-    /// [`StartError`], which names the place and the remedy.
-    pub fn new(config: WebConfig) -> Result<WebService, StartError> {
+    /// [`WebError`], which names the place and the remedy.
+    pub fn new(config: WebConfig) -> Result<WebService, WebError> {
         check(&config)?;
         let mut root_paths = vec![config.root.clone()];
         let mut sites = HashMap::new();
@@ -124,16 +126,16 @@ impl WebService {
             root_paths.push(site.root.clone());
         }
         let open = |path: &PathBuf| {
-            Root::open(path).map(Arc::new).map_err(|error| StartError::Root { path: path.clone(), error })
+            Root::open(path).map(Arc::new).map_err(|error| WebError::Root { path: path.clone(), error })
         };
         let roots = root_paths.iter().map(open).collect::<Result<_, _>>()?;
         let log = match &config.access_log {
             Some(path) => {
-                Some(AccessLog::open(path).map_err(|error| StartError::AccessLog { path: path.clone(), error })?)
+                Some(AccessLog::open(path).map_err(|error| WebError::AccessLog { path: path.clone(), error })?)
             }
             None => None,
         };
-        let doorbell = Doorbell::new().map_err(|error| StartError::System { what: "a doorbell", error })?;
+        let doorbell = Doorbell::new().map_err(|error| WebError::System { what: "a doorbell", error })?;
         Ok(WebService {
             parse_limits: ParseLimits {
                 head_bytes_max: config.limits.head_bytes_max,
@@ -201,7 +203,7 @@ impl WebService {
         *self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner) = self.figures();
     }
 
-    fn on_start<C: Commands>(&mut self, context: &mut C) -> Result<(), StartError> {
+    fn on_start<C: Commands>(&mut self, context: &mut C) -> Result<(), WebError> {
         self.set_wall_clock(context.now());
         let capabilities = context.capabilities();
         let pool = context.prepared_pool().clone();
@@ -210,7 +212,7 @@ impl WebService {
         if self.config.copy_mode == CopyMode::Pre {
             let room = (pool.region().frame_size() as usize).saturating_sub(headroom);
             if pool.frame_count() == 0 || room < PAYLOAD_BYTES_MIN {
-                return Err(StartError::Value {
+                return Err(WebError::Value {
                     field: "copy_mode",
                     remedy: "the device set no frames aside for prepared content; plan some when opening it, or copy per send",
                 });
@@ -238,7 +240,7 @@ impl WebService {
             self.preload(&rules, context.now());
         }
         let readers = Readers::start(self.config.reader_threads, rules, &self.doorbell)
-            .map_err(|error| StartError::System { what: "reader threads", error })?;
+            .map_err(|error| WebError::System { what: "reader threads", error })?;
         self.readers = Some(readers);
         // The stack's unspecified addresses stand for one family each.
         let every_family = self.config.address.is_unspecified();
@@ -247,7 +249,7 @@ impl WebService {
         for address in [Some(self.config.address), every_family.then_some(other)].into_iter().flatten() {
             let listener = context
                 .listen(SocketAddr::new(address, self.config.port), ListenOptions::default())
-                .map_err(|error| StartError::Listen { port: self.config.port, error })?;
+                .map_err(|error| WebError::Listen { port: self.config.port, error })?;
             self.listeners.push(listener);
         }
         self.arm_tick(context);
@@ -378,8 +380,8 @@ impl WebService {
     }
 }
 
-fn check(config: &WebConfig) -> Result<(), StartError> {
-    let wrong = |field, remedy| Err(StartError::Value { field, remedy });
+fn check(config: &WebConfig) -> Result<(), WebError> {
+    let wrong = |field, remedy| Err(WebError::Value { field, remedy });
     if config.packet_overhead < 40 {
         return wrong("packet_overhead", "at least 40 bytes (IPv4 and TCP headers); 52 with timestamps, 72 for IPv6");
     }
@@ -399,8 +401,8 @@ fn check(config: &WebConfig) -> Result<(), StartError> {
 }
 
 impl Service for WebService {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        self.on_start(context).map_err(|error| error.to_string())
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        self.on_start(context).map_err(StartError::of)
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The service as its clients see it.
 
 use super::testing::{Bench, START_SECONDS, responses};
-use crate::config::{CopyMode, Site, StartError, WebConfig};
+use crate::config::{CopyMode, Site, WebConfig, WebError};
 use crate::http::date;
 use crate::service::WebService;
 use proptest::prelude::*;
@@ -630,15 +630,15 @@ fn preloading_and_the_log() {
 #[test]
 fn a_bad_configuration_is_named() {
     let error = WebService::new(WebConfig::new("/nonexistent/site")).unwrap_err();
-    assert!(matches!(error, StartError::Root { .. }));
+    assert!(matches!(error, WebError::Root { .. }));
     assert!(error.to_string().contains("/nonexistent/site") && error.to_string().contains("Create it"));
     let directory = site();
     let mut config = WebConfig::new(directory.path());
     config.access_log = Some("/nonexistent/log".into());
-    assert!(matches!(WebService::new(config), Err(StartError::AccessLog { .. })));
+    assert!(matches!(WebService::new(config), Err(WebError::AccessLog { .. })));
     let mut config = WebConfig::new(directory.path());
     config.cache_control = Some("a\r\nSet-Cookie: b".into());
-    assert!(matches!(WebService::new(config), Err(StartError::Value { .. })));
+    assert!(matches!(WebService::new(config), Err(WebError::Value { .. })));
 }
 
 proptest! {

@@ -171,7 +171,9 @@ impl Status {
     fn of_error(error: StorageError, is_read: bool) -> Status {
         match error {
             StorageError::OutOfRange => Status::LBA_OUT_OF_RANGE.without_retry(),
-            StorageError::Length | StorageError::TooLong => Status::INVALID_FIELD.without_retry(),
+            StorageError::Length | StorageError::Offset | StorageError::TooLong => {
+                Status::INVALID_FIELD.without_retry()
+            }
             StorageError::Unaligned => Status::INVALID_PRP_OFFSET.without_retry(),
             StorageError::Foreign => Status::DATA_TRANSFER_ERROR.without_retry(),
             StorageError::Medium if is_read => Status::UNRECOVERED_READ_ERROR,

@@ -277,6 +277,8 @@ impl Tenancy {
                     continue;
                 }
                 Event::Timer { .. } => continue,
+                // A stack has no disks.
+                Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => continue,
             };
             // Nobody's: of a service that has gone. Its frames go back with it.
             if let Some(seat) = seat {

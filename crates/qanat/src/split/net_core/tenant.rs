@@ -459,6 +459,8 @@ impl Tenant {
             }
             // The service's timers are its own affair; data and acknowledgements are `tell`'s; nobody asks for urgent ones.
             Event::Timer { .. } | Event::Data { .. } | Event::Acked { .. } | Event::Urgent { .. } => return None,
+            // A stack has no disks.
+            Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => return None,
         })
     }
 

@@ -8,6 +8,7 @@ use crate::split::service::options::SplitOptions;
 use crate::split::service::remote::Remote;
 use crate::split::service::remotes::Remotes;
 use crate::split::service::seek::{Found, Seeker};
+use crate::storage::Storage;
 use qanat_nic::{Clock, MonotonicClock, Time};
 use std::fmt;
 use std::io;
@@ -102,8 +103,8 @@ impl Placement for SplitPlacement {
     const PAUSES_WHEN_BUSY: bool = true;
 
     #[inline]
-    fn context(&mut self, now: Time) -> Context<'_> {
-        Context::of_remote(&mut self.remotes, now)
+    fn context<'a>(&'a mut self, storage: &'a mut Storage, now: Time) -> Context<'a> {
+        Context::of_remote(&mut self.remotes, storage, now)
     }
 
     fn flush(&mut self, _now: Time) {
@@ -112,9 +113,11 @@ impl Placement for SplitPlacement {
         self.remotes.all_mut().for_each(Remote::wake_net_core);
     }
 
-    fn turn<S: Service + ?Sized>(&mut self, service: &mut S, clock: &MonotonicClock) -> bool {
+    fn turn<S: Service + ?Sized>(&mut self, service: &mut S, storage: &mut Storage, clock: &MonotonicClock) -> bool {
         let now = clock.now();
-        let mut handled = false;
+        let mut handled = storage.deliver(|event, storage| {
+            service.handle(event, &mut Context::of_remote(&mut self.remotes, storage, now));
+        });
         // Each net core has an equal share, so that none can crowd out the others.
         let share = EVENTS_PER_TURN / self.remotes.count();
         for number in 0..self.remotes.count() {
@@ -123,7 +126,7 @@ impl Placement for SplitPlacement {
                 match self.remotes.next_event(number, now) {
                     Ok(Some(event)) => {
                         handled = true;
-                        service.handle(event, &mut Context::of_remote(&mut self.remotes, now));
+                        service.handle(event, &mut Context::of_remote(&mut self.remotes, storage, now));
                     }
                     Ok(None) => break,
                     Err(Lost) => self.remotes.part(number).into_iter().for_each(Remote::lost),
@@ -131,7 +134,7 @@ impl Placement for SplitPlacement {
             }
         }
         if handled {
-            service.turn_ended(&mut Context::of_remote(&mut self.remotes, now));
+            service.turn_ended(&mut Context::of_remote(&mut self.remotes, storage, now));
         }
         self.end_turn();
         handled
@@ -163,17 +166,18 @@ impl Placement for SplitPlacement {
         self.check_hope(now).map(|()| next)
     }
 
-    fn leave<S: Service>(&mut self, service: &mut S, clock: &MonotonicClock) {
+    fn leave<S: Service>(&mut self, service: &mut S, storage: &mut Storage, clock: &MonotonicClock) {
         if !self.options.share || self.options.leave_patience.is_zero() {
             return;
         }
         let until = clock.now() + self.options.leave_patience;
         self.remotes.all_mut().for_each(Remote::ask_for_others);
         while self.remotes.all_mut().any(Remote::is_leaving) && clock.now() < until {
-            self.turn(service, clock);
+            self.turn(service, storage, clock);
+            storage.ring();
             for connection in self.remotes.movable() {
                 let now = clock.now();
-                if service.leave(connection, &mut Context::of_remote(&mut self.remotes, now)) {
+                if service.leave(connection, &mut Context::of_remote(&mut self.remotes, storage, now)) {
                     self.remotes.yield_up(connection);
                 }
             }

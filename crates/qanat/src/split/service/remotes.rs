@@ -146,6 +146,8 @@ impl Remotes {
                 }
             }
             Event::AddressConflict { .. } | Event::Timer { .. } => {}
+            // Of no net core.
+            Event::Read { .. } | Event::Written { .. } | Event::Flushed { .. } | Event::Zeroed { .. } => {}
         }
     }
 

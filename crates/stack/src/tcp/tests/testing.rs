@@ -348,7 +348,11 @@ impl Host {
                 Event::Accepted { .. }
                 | Event::AddressConflict { .. }
                 | Event::Datagram { .. }
-                | Event::Timer { .. } => unreachable!(),
+                | Event::Timer { .. }
+                | Event::Read { .. }
+                | Event::Written { .. }
+                | Event::Flushed { .. }
+                | Event::Zeroed { .. } => unreachable!(),
             }
         }
         if self.eager {

@@ -1,0 +1,129 @@
+//! `qanat echo-disk`: the example of the storage API. What comes is made durable on a disk, and sent back from there.
+
+use crate::disk::{PlaceArguments, area_name};
+use crate::host::application::{Announcement, Application, Period, Place, Rates, Requirements};
+use crate::host::{self, HostArguments};
+use crate::live::grouped;
+use clap::Args;
+use qanat::disk::DiskOptions;
+use qanat::disk::area::AreaName;
+use qanat::nic::Region;
+use qanat::nic::af_xdp::PortRange;
+use qanat::{AreaId, PROTOCOL_TCP, Storage, StorageArea};
+use qanat_echo::{DiskEcho, Figures};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Bytes of a piece that is stored, at most.
+const BUFFER_BYTES: u32 = 16 << 10;
+/// Connections at once, and requests.
+const CONNECTIONS_MAX: u32 = 256;
+
+/// Send back what comes once it is durable on a disk, from where the disk put it: the example of the storage API
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat disk prepare fast.img --size 1G && qanat disk create logs --on fast.img --size 256M
+  sudo qanat echo-disk logs --on fast.img            TCP at 10.77.0.2:7; WHAT IS IN THE AREA IS OVERWRITTEN
+  sudo qanat load tcp 10.77.0.2:7 --size 512         how long a durable answer takes
+  ncat 10.77.0.2 7                                   or by hand
+The program is services/echo/src/disk.rs; docs/guide/5-own-service.md explains it.")]
+pub struct Arguments {
+    /// The area that pieces are stored in, over and over from its beginning
+    #[arg(value_parser = area_name)]
+    area: AreaName,
+    /// The disk: a file or block device that `qanat disk prepare` has prepared
+    #[arg(long, value_name = "PATH")]
+    on: PathBuf,
+    /// Port
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    #[command(flatten)]
+    place: HostArguments,
+}
+
+/// The service with its area.
+struct EchoDisk<'a> {
+    arguments: &'a Arguments,
+}
+
+impl EchoDisk<'_> {
+    fn address(&self, place: &Place) -> String {
+        place.sockets(self.arguments.port).first().cloned().unwrap_or_default()
+    }
+}
+
+impl Application for EchoDisk<'_> {
+    type Service = DiskEcho;
+    type Figures = Figures;
+
+    const NAME: &'static str = "echo-disk";
+
+    fn requirements(&self) -> Requirements {
+        let port = self.arguments.port;
+        let mut needs = Requirements::new(vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }]);
+        needs.connections_max = Some(CONNECTIONS_MAX as usize);
+        needs
+    }
+
+    fn storage(&self) -> Result<Storage, String> {
+        let Arguments { on, area, .. } = self.arguments;
+        let disk = PlaceArguments { on: on.clone(), json: false };
+        let region =
+            Region::new(CONNECTIONS_MAX, BUFFER_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
+        let options = DiskOptions { depth: CONNECTIONS_MAX, ..DiskOptions::default() };
+        let areas = disk.open(options, std::slice::from_ref(&region))?;
+        let area = areas.into_area(area).map_err(|error| disk.failed(&error))?;
+        let pool = region.pool(CONNECTIONS_MAX).ok_or("no buffers")?;
+        let mut storage = Storage::default();
+        storage.add(StorageArea::new(Box::new(area), pool));
+        Ok(storage)
+    }
+
+    fn service(&self, _place: &Place) -> Result<DiskEcho, String> {
+        Ok(DiskEcho::new(self.arguments.port, AreaId::new(0, 0), CONNECTIONS_MAX as usize))
+    }
+
+    fn announcement(&self, place: &Place) -> Announcement {
+        let Arguments { on, area, .. } = self.arguments;
+        let (address, path) = (self.address(place), on.display());
+        Announcement {
+            json: json!({ "event": "echoing", "address": address, "area": area.as_str(), "disk": path.to_string() }),
+            lines: vec![format!("Echoing TCP at {address} by way of area {area} of {path}  (Ctrl-C stops)")],
+        }
+    }
+
+    fn figures(service: &mut DiskEcho) -> Figures {
+        service.figures()
+    }
+
+    fn rates(period: &Period<'_, Figures>) -> Rates {
+        let pieces_per_s = period.rate(|figures| figures.echoed);
+        let mb_per_s = period.rate(|figures| figures.bytes) * 1e-6;
+        let Figures { echoed, dropped, connections, .. } = *period.now;
+        Rates {
+            json: json!({ "pieces_per_s": pieces_per_s, "mb_per_s": mb_per_s }),
+            text: format!(
+                "{} pieces/s  {mb_per_s:.1} MB/s  {} durable and echoed  {} dropped  {connections} connections",
+                grouped(pieces_per_s as u64),
+                grouped(echoed),
+                grouped(dropped),
+            ),
+            is_busy: pieces_per_s > 0.0,
+        }
+    }
+
+    fn json(figures: &Figures) -> Value {
+        json!(figures)
+    }
+
+    fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
+        let (echoed, bytes, dropped) = (grouped(all.echoed), grouped(all.bytes), grouped(all.dropped));
+        vec![format!("Echoed {echoed} pieces, {bytes} bytes, all of them durable before; dropped {dropped}.")]
+    }
+}
+
+/// Runs the echo until it is told to stop.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    host::run(&arguments.place, || Ok(EchoDisk { arguments }))
+}
