@@ -18,6 +18,7 @@ mod error;
 pub mod fault;
 mod geometry;
 pub mod nvme;
+pub mod shared;
 pub mod sim;
 mod slots;
 pub mod trace;

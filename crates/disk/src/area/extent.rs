@@ -3,7 +3,7 @@
 use super::layout::UNIT_BYTES;
 
 /// A run of units of the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Extent {
     /// The first unit, from the disk's beginning.
     pub unit: u64,
