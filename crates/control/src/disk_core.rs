@@ -18,9 +18,10 @@
 //! * **lease**: one end of a pair whose other end the daemon watches. The disk core closes it when neither the area nor the memory is used
 //!   any more, not even by requests that the device still has. Until then the area's space must not be another's.
 
+use qanat_disk::Geometry;
 use qanat_disk::area::{AreaLimits, Extent};
+pub use qanat_disk::disk_core::{Closing, TenantStatistics};
 use qanat_disk::shared::SharedLayout;
-use qanat_disk::{Geometry, VsicStatistics};
 use serde::{Deserialize, Serialize};
 
 /// Longest order or report, bytes: an area has 200 extents at most.
@@ -129,34 +130,6 @@ pub enum Report {
         /// Since it was opened.
         statistics: TenantStatistics,
     },
-}
-
-/// Why an application has an area no more.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Closing {
-    /// The daemon said so.
-    Asked,
-    /// It closed its end of the doorbell, or it died.
-    Left,
-    /// It did what no driver does: this.
-    Offence(String),
-    /// The disk is gone.
-    DiskGone,
-}
-
-/// Counters of a tenant.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TenantStatistics {
-    /// Of requests to its area.
-    pub disk: VsicStatistics,
-    /// Commands fetched.
-    pub commands: u64,
-    /// Those that never reached the disk because of what they said.
-    pub refused: u64,
-    /// Those whose data were not copied.
-    pub lent: u64,
-    /// Requests that waited because of the limits.
-    pub held: u64,
 }
 
 #[cfg(test)]

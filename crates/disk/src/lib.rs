@@ -14,6 +14,7 @@
 
 pub mod area;
 pub mod controller;
+pub mod disk_core;
 mod error;
 pub mod fault;
 mod geometry;
