@@ -34,8 +34,6 @@ pub enum Order {
     Disk {
         /// What the disk core says of it in its own messages.
         name: String,
-        /// Nothing is written to it.
-        read_only: bool,
         /// Requests that the device may have at once: 1…4,096.
         depth: u32,
     },
@@ -52,14 +50,15 @@ pub enum Order {
         /// Bytes of it that are ready, and may be used.
         bytes: u64,
     },
-    /// Other limits from now on.
+    /// Other limits from now on. The answer is [`Report::Limited`] or [`Report::Refused`].
     Limit {
         /// Whose.
         tenant: u64,
         /// Which.
         limits: AreaLimits,
     },
-    /// The application is to have the area no more. What the device has already is waited for. The answer is [`Report::Closed`].
+    /// The application is to have the area no more. What the device has already is waited for. The answer is [`Report::Closed`]; there is none
+    /// if the area has been closed before.
     Close {
         /// Whose.
         tenant: u64,
@@ -113,6 +112,11 @@ pub enum Report {
         tenant: u64,
         /// All of it, bytes.
         bytes: u64,
+    },
+    /// The area has its new limits.
+    Limited {
+        /// Whose.
+        tenant: u64,
     },
     /// The application has the area no more. The lease is closed when the device has let go, which may be later.
     Closed {
