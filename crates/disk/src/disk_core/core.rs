@@ -346,6 +346,11 @@ impl<V: Backend> DiskCore<V> {
         self.look();
     }
 
+    /// Frames that data pass through now.
+    pub fn copies_in_use(&self) -> u32 {
+        self.places.iter().filter_map(|place| place.copies.as_ref()).map(Pool::in_use_count).sum()
+    }
+
     /// Whether nobody has an area, and the disk has nothing.
     pub fn is_idle(&self) -> bool {
         self.tenants().next().is_none()
