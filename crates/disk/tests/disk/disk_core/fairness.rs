@@ -24,6 +24,7 @@ fn turns_of_quiet(floods: bool, seed: u64) -> Vec<usize> {
             }
             if quiet.complete(&mut completions, 1) > 0 {
                 turns.push(turn);
+                completions.clear();
                 break;
             }
         }
@@ -48,7 +49,7 @@ fn fill(flood: &mut Tenant, completions: &mut Vec<qanat_disk::Completion>) {
 #[test]
 fn one_within_its_rate_does_not_feel_a_flood() {
     let (mut quiet, mut flooded) = (Vec::new(), Vec::new());
-    for seed in 1..=20 {
+    for seed in 1..=5 {
         quiet.extend(turns_of_quiet(false, seed));
         flooded.extend(turns_of_quiet(true, seed));
     }

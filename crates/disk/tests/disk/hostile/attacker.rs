@@ -74,6 +74,10 @@ impl Attacker {
 
     /// Writes the registers of the admin queues, and CC.
     pub fn enable(&mut self, configuration: u32, (submission, completion): (u64, u64), sizes: (u32, u32)) {
+        // What is left of queues before would be taken for completions.
+        for page in [ADMIN_COMPLETIONS, COMPLETIONS] {
+            self.set_bytes(page, &[0; 4_096]);
+        }
         let sizes = QueueSizes { submission: sizes.0, completion: sizes.1 }.bits();
         self.set_register(register::AQA, sizes);
         for (offset, address) in [(register::ASQ, submission), (register::ACQ, completion)] {

@@ -25,7 +25,7 @@ fn pointers_that_cannot_be() {
         ("a list in the middle of an entry", |of| Command::read(1, 0, 32).with_prps(of.frames_at, LISTS + 4), OFFSET),
         ("a list on the page of registers", |of| Command::read(1, 0, 32).with_prps(of.frames_at, 0x40), OUTSIDE),
         ("a list outside", |of| Command::read(1, 0, 32).with_prps(of.frames_at, 1 << 40), OUTSIDE),
-        ("a list that runs over the end", |of| Command::read(1, 0, 32).with_prps(of.frames_at, of.length - 8), OFFSET),
+        ("a list that runs over the end", |of| Command::read(1, 0, 32).with_prps(of.frames_at, of.length - 8), OUTSIDE),
         (
             "an entry outside",
             |of| {

@@ -47,6 +47,8 @@ impl Stage {
         attacker.set_bytes(attacker.frames_at, &[0; 512]);
         assert!(attacker.io(read).is_success(), "{row}: the control reads");
         assert_eq!(attacker.bytes(attacker.frames_at, 512), [0x77; 512], "{row}: the control's bytes");
+        // The core hears of the last completion that was taken.
+        house.turn();
         Stage { house, attacker, neighbour, round: 0 }
     }
 
