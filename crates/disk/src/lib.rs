@@ -14,10 +14,12 @@
 
 pub mod area;
 pub mod controller;
+pub mod disk_core;
 mod error;
 pub mod fault;
 mod geometry;
 pub mod nvme;
+pub mod shared;
 pub mod sim;
 mod slots;
 pub mod trace;

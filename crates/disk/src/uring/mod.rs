@@ -17,6 +17,7 @@ pub use make::make_file;
 use crate::error::{OpenError, StorageError};
 use crate::geometry::Geometry;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
+use io_uring::register::Restriction;
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use qanat_nic::{Frame, Region};
@@ -32,6 +33,14 @@ const FILE: Fixed = Fixed(0);
 const ZEROES_BYTES: u32 = 1 << 20;
 /// How long a device that is let go may take for what is under way. Then its memory is given up, for good.
 const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// Registrations that a fenced ring still takes, by the kernel's numbers (`IORING_REGISTER_BUFFERS_UPDATE`, `IORING_UNREGISTER_FILES`).
+const BUFFERS_UPDATE: u8 = 16;
+const FILES_UNREGISTER: u8 = 3;
+
+fn vector_of(addresses: &std::ops::Range<usize>) -> libc::iovec {
+    libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(addresses.start), iov_len: addresses.len() }
+}
 
 /// A request under way.
 struct Slot {
@@ -53,9 +62,13 @@ struct Slot {
 pub struct Uring {
     ring: IoUring,
     file: DiskFile,
-    /// Memory registered with the kernel, in the order of its numbers; the last is the zeroes.
-    regions: Vec<(std::ops::Range<usize>, Rc<Region>)>,
+    /// Memory registered with the kernel, by its number; `None`: there is room for more.
+    regions: Vec<Option<(std::ops::Range<usize>, Rc<Region>)>>,
     zeroes: Frame,
+    /// The number of the zeroes' memory.
+    zeroes_buffer: u16,
+    /// The file is another process's as well, which has locked it.
+    is_lent: bool,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Requests that ended without the device.
@@ -83,42 +96,107 @@ impl Uring {
     /// # Errors
     /// [`OpenError::Ring`], [`OpenError::Memory`].
     pub fn over(file: DiskFile, memory: &[Rc<Region>]) -> Result<Uring, OpenError> {
+        Uring::build(file, memory, 0)
+    }
+
+    /// Over a file that another process has locked, with memory that comes and goes ([`lend`](Uring::lend)), so many pieces at most. From
+    /// here on the ring can do nothing but read, write and flush this file, and register memory: whoever gets hold of it opens no file
+    /// and no socket by it, whatever else the process may do.
+    ///
+    /// # Errors
+    /// [`OpenError::Ring`], [`OpenError::Memory`].
+    pub fn fenced(file: DiskFile, pieces_max: u16) -> Result<Uring, OpenError> {
+        Uring::build(file, &[], pieces_max.max(1))
+    }
+
+    /// `pieces_max`: of memory that is lent later, so many at once; then the ring is fenced.
+    fn build(file: DiskFile, memory: &[Rc<Region>], pieces_max: u16) -> Result<Uring, OpenError> {
         let depth = file.geometry.depth;
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_cqsize(2 * depth.next_power_of_two())
-            .build(depth.next_power_of_two())
-            .map_err(|error| OpenError::Ring { error })?;
+        let is_lent = pieces_max > 0;
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+        builder.setup_cqsize(2 * depth.next_power_of_two());
+        if is_lent {
+            builder.setup_r_disabled();
+        }
+        let ring = builder.build(depth.next_power_of_two()).map_err(|error| OpenError::Ring { error })?;
         let of_zeroes = |error| OpenError::Memory { bytes: ZEROES_BYTES as usize, error };
         let region = Region::new(1, ZEROES_BYTES).map_err(of_zeroes)?;
         let mut zeroes =
             region.pool(1).and_then(|pool| pool.allocate(0)).ok_or_else(|| of_zeroes(io::Error::other("no frame")))?;
         zeroes.append(ZEROES_BYTES as usize);
-        let regions: Vec<_> =
-            memory.iter().cloned().chain([region]).map(|region| (region.addresses(), region)).collect();
-        let vectors: Vec<libc::iovec> = regions
-            .iter()
-            .map(|(addresses, _)| libc::iovec {
-                iov_base: std::ptr::with_exposed_provenance_mut(addresses.start),
-                iov_len: addresses.len(),
-            })
-            .collect();
-        // SAFETY: the regions are mapped as long as `self.regions` holds them, which is dropped after the ring.
-        unsafe { ring.submitter().register_buffers(&vectors) }
-            .map_err(|error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error })?;
-        ring.submitter().register_files(&[file.as_fd().as_raw_fd()]).map_err(|error| OpenError::Ring { error })?;
+        let mut regions: Vec<_> =
+            memory.iter().cloned().chain([region]).map(|region| Some((region.addresses(), region))).collect();
+        let zeroes_buffer = regions.len() as u16 - 1;
+        let vectors: Vec<libc::iovec> = regions.iter().flatten().map(|(addresses, _)| vector_of(addresses)).collect();
+        let refused = |error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error };
+        let failed = |error| OpenError::Ring { error };
+        let submitter = ring.submitter();
+        if is_lent {
+            regions.resize(regions.len() + usize::from(pieces_max), None);
+            submitter.register_buffers_sparse(regions.len() as u32).map_err(refused)?;
+            // SAFETY: the regions are mapped as long as `self.regions` holds them, which is dropped after the ring.
+            unsafe { submitter.register_buffers_update(0, &vectors, None) }.map_err(refused)?;
+        } else {
+            // SAFETY: as above.
+            unsafe { submitter.register_buffers(&vectors) }.map_err(refused)?;
+        }
+        submitter.register_files(&[file.as_fd().as_raw_fd()]).map_err(failed)?;
+        if is_lent {
+            let operations = [opcode::ReadFixed::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
+            let allowed = operations.into_iter().map(Restriction::sqe_op);
+            let mut all: Vec<_> =
+                allowed.chain([BUFFERS_UPDATE, FILES_UNREGISTER].map(Restriction::register_op)).collect();
+            // The one registered file, and nothing by a descriptor's number.
+            all.push(Restriction::sqe_flags_required(squeue::Flags::FIXED_FILE.bits()));
+            submitter.register_restrictions(&mut all).map_err(failed)?;
+            submitter.register_enable_rings().map_err(failed)?;
+        }
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
-        Ok(Uring { ring, file, regions, zeroes, slots, free, refused, statistics: VsicStatistics::default() })
+        let statistics = VsicStatistics::default();
+        Ok(Uring { ring, file, regions, zeroes, zeroes_buffer, is_lent, slots, free, refused, statistics })
+    }
+
+    /// Registers memory that buffers will be of, until it is taken back.
+    ///
+    /// # Errors
+    /// What the kernel says: `ENOMEM` beyond the limit of locked memory, `EFAULT` for more than 1 GiB. `ENOSPC`: there is no room for more,
+    /// or the ring was not made for memory that comes later.
+    pub fn lend(&mut self, region: &Rc<Region>) -> io::Result<()> {
+        let free = self.regions.iter().position(Option::is_none);
+        let index = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
+        let addresses = region.addresses();
+        // SAFETY: the region is mapped as long as `self.regions` holds it, which is until the kernel has let go of it.
+        unsafe { self.ring.submitter().register_buffers_update(index as u32, &[vector_of(&addresses)], None) }?;
+        if let Some(place) = self.regions.get_mut(index) {
+            *place = Some((addresses, Rc::clone(region)));
+        }
+        Ok(())
+    }
+
+    /// Takes memory back. Requests under way keep the pages until they end.
+    pub fn take_back(&mut self, region: &Rc<Region>) {
+        let is_it =
+            |place: &Option<(_, Rc<Region>)>| place.as_ref().is_some_and(|(_, found)| Rc::ptr_eq(found, region));
+        let Some(index) = self.regions.iter().position(is_it) else { return };
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: no memory is named.
+        let taken = unsafe { self.ring.submitter().register_buffers_update(index as u32, &[nothing], None) };
+        // If the kernel keeps it, so do we.
+        if taken.is_ok()
+            && let Some(place) = self.regions.get_mut(index)
+        {
+            *place = None;
+        }
     }
 
     /// Which registered memory a frame is of.
     #[inline]
     fn buffer_of(&self, frame: &Frame) -> Option<u16> {
         let address = frame.bytes().as_ptr().addr();
-        self.regions.iter().position(|(addresses, _)| addresses.contains(&address)).map(|index| index as u16)
+        let holds = |(addresses, _): &(std::ops::Range<usize>, _)| addresses.contains(&address);
+        self.regions.iter().position(|place| place.as_ref().is_some_and(holds)).map(|index| index as u16)
     }
 
     /// Queues what is left of the request in a slot.
@@ -140,8 +218,8 @@ impl Uring {
             (Kind::Flush, _) => opcode::Fsync::new(FILE).flags(FsyncFlags::DATASYNC).build(),
             _ => {
                 let some = left.min(u64::from(ZEROES_BYTES)) as u32;
-                let zeroes = self.regions.len() as u16 - 1;
-                opcode::WriteFixed::new(FILE, self.zeroes.bytes().as_ptr(), some, zeroes).offset(offset).build()
+                let (zeroes, buffer) = (self.zeroes.bytes().as_ptr(), self.zeroes_buffer);
+                opcode::WriteFixed::new(FILE, zeroes, some, buffer).offset(offset).build()
             }
         };
         self.push(&entry.user_data(u64::from(index)));
@@ -323,6 +401,8 @@ impl Drop for Uring {
         }
         // The kernel lets go of a ring in its own time; the file is somebody else's at once.
         let _ = self.ring.submitter().unregister_files();
-        self.file.unlock();
+        if !self.is_lent {
+            self.file.unlock();
+        }
     }
 }

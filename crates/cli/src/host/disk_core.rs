@@ -1,0 +1,25 @@
+//! The process of a disk core, which the daemon starts with its orders on standard input.
+
+use clap::Args;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Started by the daemon
+#[derive(Args)]
+pub struct Arguments {}
+
+/// Is one.
+pub fn run(_: &Arguments) -> Result<(), String> {
+    let orders = std::io::stdin().as_fd().try_clone_to_owned();
+    let orders = orders.map_err(|error| format!("standard input: {error}"))?;
+    rustix::io::ioctl_fionbio(&orders, true).map_err(|error| format!("standard input: {error}"))?;
+    // It ends when the daemon does, and not before: a terminal's Ctrl-C is for the daemon.
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        flag::register(signal, Arc::default()).map_err(|error| format!("handling signals: {error}"))?;
+    }
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("ending with the daemon: {error}"))?;
+    qanat::disk_core::serve(orders).map_err(|error| error.to_string())
+}
