@@ -1,15 +1,27 @@
 //! The process of a disk core, which the daemon starts with its orders on standard input.
 
+use crate::log;
 use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 /// Started by the daemon
 #[derive(Args)]
 pub struct Arguments {}
+
+/// Starts one, which takes its orders from the socket.
+pub fn start(orders: OwnedFd) -> std::io::Result<Child> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("disk-core").args(log::forwarded());
+    // A terminal's Ctrl-C is for the daemon.
+    command.process_group(0);
+    command.stdin(Stdio::from(orders)).stdout(Stdio::null()).spawn()
+}
 
 /// Is one.
 pub fn run(_: &Arguments) -> Result<(), String> {

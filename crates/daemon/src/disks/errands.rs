@@ -2,7 +2,7 @@
 
 use super::worker::Change;
 use crate::clients::peer::Peer;
-use qanat_control::protocol::{AreaPath, DiskRate};
+use qanat_control::protocol::{AreaPath, AreaWish, DiskRate};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is asked.
@@ -16,6 +16,8 @@ pub(super) enum Wish {
     Limit { path: AreaPath, rate: DiskRate },
     /// One less.
     Delete { path: AreaPath },
+    /// An area to be used.
+    Open(AreaWish),
     /// The space of a deleted area that nobody holds any more.
     Release { id: u64 },
     /// No such disk.
