@@ -281,14 +281,14 @@ fn zeroing_goes_on_behind_everything_else_and_over_crashes() {
         done(&house.user(bob, &["delete", "small", "--on", "fast"]));
         house.crash();
         house.start();
-        let area = || house.json(&["disk", "list", "--on", "fast"])["areas"][0].clone();
-        eventually("it is zeroed", GRACE, || area()["bytes"] == 500 << 20);
+        let area = |house: &House| house.json(&["disk", "list", "--on", "fast"])["areas"][0].clone();
+        eventually("it is zeroed", GRACE, || area(&house)["bytes"] == 500 << 20);
         // Anew, as by `systemctl reload`: the same disk, and nothing lost.
         house.signal(Signal::HUP);
         std::thread::sleep(Duration::from_millis(300));
         house.listens();
         house.is_ready("fast");
-        assert_eq!((&area()["name"], &area()["uid"]), (&"large".into(), &alice.into()));
+        assert_eq!((&area(&house)["name"], &area(&house)["uid"]), (&"large".into(), &alice.into()));
         house.end();
         let content = std::fs::read(&image).expect("the disk");
         assert!(content[2 << 20..502 << 20].iter().all(|byte| *byte == 0), "nobody reads what another has left");

@@ -147,10 +147,9 @@ impl Daemon {
             self.end_disk_core(number);
         }
         let disk = self.disks.all.get_mut(&number).ok_or("the disk is gone")?;
-        let change = if let Order::Change(change) = &order { Some(change.clone()) } else { None };
+        let is_removal = matches!(order, Order::Remove);
         let sent = disk.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
-        let is_removal = change.is_none();
-        disk.errands.under_way = Some(UnderWay { errand: errand.clone(), change, areas, bytes });
+        disk.errands.under_way = Some(UnderWay { errand: errand.clone(), areas, bytes });
         if !sent && is_removal {
             // Its thread has ended: what is left of it is its record.
             return Ok(self.disks.forget(number)?);

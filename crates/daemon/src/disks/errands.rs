@@ -1,6 +1,5 @@
 //! What is asked of a disk and waits: one change after the other, users in turn.
 
-use super::worker::Change;
 use crate::clients::peer::Peer;
 use qanat_control::protocol::{AreaPath, AreaWish, DiskRate};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,8 +38,6 @@ pub(super) struct Errand {
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) errand: Errand,
-    /// The change of the table; `None`: the disk is being removed.
-    pub(super) change: Option<Change>,
     /// Areas more.
     pub(super) areas: u32,
     /// Bytes more.
@@ -76,11 +73,6 @@ impl Errands {
         }
         errand
     }
-
-    /// Whether there is nothing to do.
-    pub(super) fn is_empty(&self) -> bool {
-        self.under_way.is_none() && self.waiting.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -94,9 +86,8 @@ mod tests {
             let peer = Peer::new(user, user, 1);
             errands.push(Errand { token: Some(token), peer, name: "remove-disk", wish: Wish::Remove });
         }
-        assert!(!errands.is_empty());
         let order: Vec<u64> = std::iter::from_fn(|| errands.pop()).filter_map(|errand| errand.token).collect();
         assert_eq!(order, [5, 1, 4, 2, 6, 3]);
-        assert!(errands.is_empty());
+        assert!(errands.pop().is_none());
     }
 }
