@@ -30,6 +30,7 @@ mod takeover;
 mod turn;
 
 pub use daemon::{Daemon, Ending, UNUSED_MAX};
+pub use disks::core::DiskCoreStarter;
 pub use error::DaemonError;
 pub use log::Event;
 pub use net_cores::core::Starter;

@@ -14,9 +14,11 @@
 
 pub mod area;
 pub mod controller;
+pub mod disk_core;
 mod error;
 pub mod fault;
 pub mod nvme;
+pub mod shared;
 pub mod sim;
 mod slots;
 pub mod trace;

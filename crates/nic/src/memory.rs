@@ -54,7 +54,7 @@ impl Region {
             // What is noted is to be had elsewhere: in a file, of which there is no more than what is touched.
             let file = memory_file()?;
             file.set_len(length as u64)?;
-            return Region::map(length, file.as_fd(), frame_count, frame_size);
+            return Region::of_memory_file(file.as_fd(), frame_count, frame_size);
         }
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
@@ -84,19 +84,24 @@ impl Region {
         if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let region = Region::map(length, file.as_fd(), frame_count, frame_size)?;
+        let region = Region::of_memory_file(file.as_fd(), frame_count, frame_size)?;
         Ok((region, file.into()))
     }
 
     /// Maps another process's memory file; its size must be sealed, and be that of these frames.
     pub(crate) fn of_memory_file(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
-        let length = check(frame_count, frame_size)?;
-        Region::map(length, file, frame_count, frame_size)
+        Region::of_part(file, 0, frame_count, frame_size)
     }
 
-    fn map(length: usize, file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
-        // A memory file is sealed in its size.
-        let address = place::map(file, 0, length, 0)?;
+    /// The same from `offset` bytes on. The size must be sealed, and the frames be within it.
+    pub(crate) fn of_part(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        frame_count: u32,
+        frame_size: u32,
+    ) -> io::Result<Rc<Region>> {
+        let length = check(frame_count, frame_size)?;
+        let address = place::map(file, offset, length, 0)?;
         Region::mapped(address, length, frame_count, frame_size)
     }
 

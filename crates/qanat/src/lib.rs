@@ -103,6 +103,7 @@
 
 mod attachment;
 pub mod confine;
+pub mod disk_core;
 mod entropy;
 mod linked_commands;
 mod runtime;

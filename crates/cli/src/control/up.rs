@@ -1,6 +1,7 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
 use crate::control::net::start_directed;
+use crate::host::disk_core;
 use crate::log::{self, Level};
 use crate::say::sayln;
 use crate::signals::Signals;
@@ -163,6 +164,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
+    daemon.have_disk_cores(Box::new(disk_core::start));
     // Where nobody can be told, whoever waits for it ends this.
     tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
     if arguments.until_unused {

@@ -1,5 +1,6 @@
 //! Disks and areas, in requests and listings.
 
+use qanat_disk::shared::SharedLayout;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -29,6 +30,19 @@ impl std::fmt::Display for AreaPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on {}", self.area, self.disk)
     }
+}
+
+/// An area that is to be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AreaWish {
+    /// Which.
+    pub path: AreaPath,
+    /// Writes are refused.
+    #[serde(default)]
+    pub read_only: bool,
+    /// How the memory is divided that the disk core is to share.
+    pub layout: SharedLayout,
 }
 
 /// How much the holders of an area may ask of it together; 0: as much as they like.

@@ -1,6 +1,6 @@
 //! What a client asks.
 
-use super::disk::{AreaPath, DiskPlace, DiskRate, DiskWish};
+use super::disk::{AreaPath, AreaWish, DiskPlace, DiskRate, DiskWish};
 use super::status::Place;
 use super::wish::{QueueWish, StackWish, VnicWish};
 use crate::filter::{Direction, Filter, Rate};
@@ -139,6 +139,9 @@ pub enum Request {
         /// How much.
         rate: DiskRate,
     },
+    /// Use an area of the peer's through the disk's core; answered with the area, and with the shared memory and the application's end of
+    /// the doorbell as descriptors. Closing the doorbell gives the area up.
+    OpenArea(AreaWish),
     /// A part of the disks there are, with the areas that the peer may see.
     Disks {
         /// Where it begins; first: the default.
@@ -180,6 +183,7 @@ impl Request {
             Request::GrowArea { .. } => "grow-area",
             Request::DeleteArea { .. } => "delete-area",
             Request::LimitArea { .. } => "limit-area",
+            Request::OpenArea(_) => "open-area",
             Request::Disks { .. } => "disks",
             Request::Reclaim => "reclaim",
             Request::Stop => "stop",
@@ -210,6 +214,7 @@ impl Request {
                 | Request::GrowArea { .. }
                 | Request::DeleteArea { .. }
                 | Request::LimitArea { .. }
+                | Request::OpenArea(_)
         )
     }
 

@@ -39,7 +39,9 @@ impl Daemon {
         let takes_rights = match role {
             Role::Session | Role::Vnic(_) => true,
             // Before Linux 6.16 it can't be refused.
-            Role::Filter(_) | Role::NetCore(_) | Role::Lease => refuse_rights(fd.as_fd()).is_err(),
+            Role::Filter(_) | Role::NetCore(_) | Role::Lease | Role::DiskCore(_) | Role::AreaLease(..) => {
+                refuse_rights(fd.as_fd()).is_err()
+            }
             _ => false,
         };
         epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), WATCHED)

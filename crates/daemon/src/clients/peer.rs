@@ -64,6 +64,10 @@ pub(crate) enum Role {
     Registrar,
     /// The disks' threads.
     Disks,
+    /// The core of a disk, by the disk's number.
+    DiskCore(u32),
+    /// An application that has an area: the disk's number, and its own.
+    AreaLease(u32, u64),
 }
 
 pub(crate) struct Endpoint {

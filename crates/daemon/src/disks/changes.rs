@@ -23,7 +23,7 @@ fn rounded(bytes: u64) -> Result<u64, Refusal> {
 }
 
 /// The area of that name, if it is the peer's, or the peer is root.
-fn owned<'disk>(disk: &'disk Disk, peer: Peer, path: &AreaPath) -> Result<&'disk AreaEntry, Refusal> {
+pub(super) fn owned<'disk>(disk: &'disk Disk, peer: Peer, path: &AreaPath) -> Result<&'disk AreaEntry, Refusal> {
     let area = disk.by_name(&path.area).ok_or_else(|| {
         let AreaPath { disk, area } = path;
         format!("the disk {disk} has no area {area}: `qanat disk list` shows those there are")
@@ -68,6 +68,7 @@ impl Daemon {
             Request::CreateArea { path, bytes } => (path.disk.clone(), Wish::Create { path, bytes }),
             Request::GrowArea { path, bytes } => (path.disk.clone(), Wish::Grow { path, bytes }),
             Request::DeleteArea { path } => (path.disk.clone(), Wish::Delete { path }),
+            Request::OpenArea(wish) => (wish.path.disk.clone(), Wish::Open(wish)),
             Request::LimitArea { path, rate } => (path.disk.clone(), Wish::Limit { path, rate }),
             _ => return Err("this is not asked of a disk".into()),
         };
@@ -137,7 +138,14 @@ impl Daemon {
 
     /// Gives an errand to the disk's thread, if it may be done.
     fn undertake(&mut self, number: u32, errand: &Errand) -> Result<(), Refusal> {
+        self.check_usable(number, &errand.wish)?;
+        if let Wish::Open(wish) = &errand.wish {
+            return self.open_area(number, errand, wish);
+        }
         let Plan { order, areas, bytes } = self.plan(number, errand)?;
+        if matches!(order, Order::Remove) {
+            self.end_disk_core(number);
+        }
         let disk = self.disks.all.get_mut(&number).ok_or("the disk is gone")?;
         let is_removal = matches!(order, Order::Remove);
         let sent = disk.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
@@ -153,21 +161,30 @@ impl Daemon {
         Ok(())
     }
 
+    /// Whether a disk is there for what is asked: one that has failed can only be removed.
+    fn check_usable(&self, number: u32, wish: &Wish) -> Result<(), Refusal> {
+        let disk = self.disks.all.get(&number).ok_or("the disk is gone")?;
+        match (&disk.state, wish) {
+            (DiskState::Failed(why), wish) if !matches!(wish, Wish::Remove) => {
+                let name = &disk.name;
+                Err(format!(
+                    "the disk {name} can't be used ({why}): see to that, then `qanat disk remove {name}` and `qanat disk add`"
+                )
+                .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn plan(&mut self, number: u32, errand: &Errand) -> Result<Plan, Refusal> {
         let disk = self.disks.all.get(&number).ok_or("the disk is gone")?;
         let peer = errand.peer;
-        if let (DiskState::Failed(why), false) = (&disk.state, matches!(errand.wish, Wish::Remove)) {
-            let name = &disk.name;
-            return Err(format!(
-                "the disk {name} can't be used ({why}): see to that, then `qanat disk remove {name}` and `qanat disk add`"
-            )
-            .into());
-        }
         match &errand.wish {
             Wish::Remove => match self.disk_handles(number) {
                 0 => Ok(Plan { order: Order::Remove, areas: 0, bytes: 0 }),
                 held => Err(format!("{held} handles of areas on the disk are open: end who has them first").into()),
             },
+            Wish::Open(_) => Err("that changes nothing on a disk".into()),
             Wish::Release { id } => Ok(Plan::of(Change::Release { id: *id })),
             Wish::Create { path, bytes } => self.plan_creation(number, peer, path, *bytes),
             Wish::Grow { path, bytes } => {
@@ -242,6 +259,7 @@ impl Daemon {
             Wish::Create { path, bytes } | Wish::Grow { path, bytes } => format!("{path}, {bytes} bytes"),
             Wish::Limit { path, rate } => format!("{path}, {rate}"),
             Wish::Delete { path } => path.to_string(),
+            Wish::Open(wish) => wish.path.to_string(),
             Wish::Release { id } => format!("the space of area {id} on {disk}"),
             Wish::Remove => disk.to_owned(),
         };

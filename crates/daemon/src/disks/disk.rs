@@ -1,5 +1,6 @@
 //! The disks that the daemon has, as the loop knows them.
 
+use super::core::{DiskCore, DiskCoreStarter, Tenant};
 use super::errands::Errands;
 use super::records::Records;
 use super::worker::{AreaEntry, Desk, News, Opened, Opening, Order, forget, start};
@@ -12,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -39,12 +41,20 @@ pub(super) struct Disk {
     pub(super) geometry: Option<Geometry>,
     pub(super) areas: BTreeMap<u64, AreaEntry>,
     pub(super) errands: Errands,
+    /// The disk itself, for its core: whoever has a copy keeps others from it.
+    pub(super) file: Option<OwnedFd>,
+    pub(super) core: Option<DiskCore>,
+    /// Applications that have areas, by their numbers.
+    pub(super) tenants: BTreeMap<u64, Tenant>,
+    /// Applications that were cut off.
+    pub(super) offences: u64,
 }
 
 impl Disk {
     /// It is open.
     pub(super) fn is_now(&mut self, opened: Opened) {
         self.state = DiskState::Ready;
+        self.file = Some(opened.file);
         (self.bytes, self.free_bytes, self.geometry) = (opened.bytes, opened.free_bytes, Some(opened.geometry));
         self.areas = opened.areas.into_iter().map(|area| (area.id, area)).collect();
     }
@@ -109,6 +119,11 @@ pub(crate) struct Disks {
     desk: Desk,
     pub(super) news: Receiver<(u32, News)>,
     pub(super) bell: Arc<OwnedFd>,
+    pub(super) starter: Option<DiskCoreStarter>,
+    /// The number of the last application: none has it again.
+    pub(super) last_tenant: u64,
+    /// Processes that have been told to end. Nobody waits for one: it may hang in the kernel.
+    pub(super) dying: Vec<Child>,
 }
 
 impl Disks {
@@ -118,12 +133,19 @@ impl Disks {
         let bell = Arc::new(bell.map_err(|error| say("make an event descriptor", error))?);
         let (sender, news) = sync_channel(NEWS_MAX);
         let desk = Desk { news: sender, bell: Arc::clone(&bell) };
-        Ok(Disks { all: BTreeMap::new(), next_number: 1, records: Records::at(directory), desk, news, bell })
+        let records = Records::at(directory);
+        let (all, starter, dying) = (BTreeMap::new(), None, Vec::new());
+        Ok(Disks { all, next_number: 1, records, desk, news, bell, starter, last_tenant: 0, dying })
     }
 
     /// The descriptor that the loop waits for.
     pub(crate) fn bell(&self) -> Result<OwnedFd, DaemonError> {
         self.bell.try_clone().map_err(|error| say("keep a descriptor", error))
+    }
+
+    /// Whether a process has been told to end, and is still there.
+    pub(crate) fn is_one_dying(&self) -> bool {
+        !self.dying.is_empty()
     }
 
     /// The number of the disk of that name.
@@ -156,6 +178,10 @@ impl Disks {
             geometry: None,
             areas: BTreeMap::new(),
             errands: Errands::default(),
+            file: None,
+            core: None,
+            tenants: BTreeMap::new(),
+            offences: 0,
         };
         self.all.insert(number, disk);
         Ok(number)
@@ -186,6 +212,10 @@ impl Disks {
             geometry: None,
             areas: BTreeMap::new(),
             errands: Errands::default(),
+            file: None,
+            core: None,
+            tenants: BTreeMap::new(),
+            offences: 0,
         };
         self.all.insert(number, disk);
     }
@@ -197,13 +227,24 @@ impl Drop for Disks {
         // Nobody waits to be heard any more.
         let (_, nobody) = sync_channel(0);
         drop(std::mem::replace(&mut self.news, nobody));
+        for disk in self.all.values_mut() {
+            // The core first: it has the disk as well.
+            if let Some(DiskCore { mut child, .. }) = disk.core.take() {
+                let _ = child.kill();
+                self.dying.push(child);
+            }
+            disk.file = None;
+        }
         let threads = self.all.values_mut().filter_map(|disk| {
             disk.orders = None;
             disk.thread.take()
         });
         let threads: Vec<JoinHandle<()>> = threads.collect();
         let begun = Instant::now();
-        while !threads.iter().all(JoinHandle::is_finished) && begun.elapsed() < LAST_PATIENCE {
+        let mut are_there = true;
+        while are_there && begun.elapsed() < LAST_PATIENCE {
+            self.dying.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            are_there = !self.dying.is_empty() || !threads.iter().all(JoinHandle::is_finished);
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -1,7 +1,7 @@
 //! What is asked of a disk and waits: one change after the other, users in turn.
 
 use crate::clients::peer::Peer;
-use qanat_control::protocol::{AreaPath, DiskRate};
+use qanat_control::protocol::{AreaPath, AreaWish, DiskRate};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is asked.
@@ -15,6 +15,8 @@ pub(super) enum Wish {
     Limit { path: AreaPath, rate: DiskRate },
     /// One less.
     Delete { path: AreaPath },
+    /// An area to be used.
+    Open(AreaWish),
     /// The space of a deleted area that nobody holds any more.
     Release { id: u64 },
     /// No such disk.

@@ -5,7 +5,7 @@ use crate::daemon::Daemon;
 use crate::disks::disk::Disk;
 use crate::policy::Rule;
 use crate::requests::pages::PAGE_BYTES;
-use qanat_control::prometheus::Kind::{self, Gauge};
+use qanat_control::prometheus::Kind::{self, Counter, Gauge};
 use qanat_control::prometheus::{Exposition, Label};
 use qanat_control::protocol::{DiskPlace, DiskState, DiskStatus};
 
@@ -18,13 +18,14 @@ pub(crate) const AREA_FIGURES: [(&str, Kind, &str); 3] = [
 
 impl Daemon {
     /// How many handles an area has.
-    pub(super) fn area_handles(&self, _disk: u32, _area: u64) -> u32 {
-        0
+    pub(super) fn area_handles(&self, disk: u32, area: u64) -> u32 {
+        let tenants = self.disks.all.get(&disk).into_iter().flat_map(|disk| disk.tenants.values());
+        tenants.filter(|tenant| tenant.area == area).count() as u32
     }
 
     /// How many handles the areas of a disk have.
-    pub(super) fn disk_handles(&self, _disk: u32) -> u32 {
-        0
+    pub(super) fn disk_handles(&self, disk: u32) -> usize {
+        self.disks.all.get(&disk).map_or(0, |disk| disk.tenants.len())
     }
 
     /// Names of disks on which areas may be made.
@@ -69,6 +70,9 @@ impl Daemon {
         text.family("qanat_disk_bytes", Gauge, "Bytes on a disk.").by("disk", bytes);
         let free = disks().map(|disk| (&disk.name, disk.free_bytes));
         text.family("qanat_disk_free_bytes", Gauge, "Bytes that no area has.").by("disk", free);
+        let offences = disks().map(|disk| (&disk.name, disk.offences));
+        text.family("qanat_disk_offences_total", Counter, "Users of areas that were cut off for what they did.")
+            .by("disk", offences);
         let areas = disks().map(|disk| (&disk.name, disk.areas.len()));
         text.family("qanat_disk_areas", Gauge, "Areas on a disk, deleted ones that somebody holds included.")
             .by("disk", areas);

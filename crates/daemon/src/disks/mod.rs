@@ -10,10 +10,12 @@
 //! An area is answered for when it is recorded on the disk; zeroing it goes on behind that.
 
 pub(crate) mod changes;
+pub(crate) mod core;
 pub(crate) mod disk;
 mod errands;
 pub(crate) mod listing;
 pub(crate) mod news;
+pub(crate) mod opening;
 pub(crate) mod records;
 pub(crate) mod usage;
 mod worker;

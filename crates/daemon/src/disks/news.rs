@@ -123,9 +123,11 @@ impl Daemon {
             return;
         };
         let is_ready = entry.bytes == entry.reserved_bytes && !entry.is_doomed;
-        let (name, fault) = (entry.name.clone(), entry.fault.clone());
+        let (name, fault, limits) = (entry.name.clone(), entry.fault.clone(), entry.limits);
         let before = disk.areas.insert(id, entry);
-        let was_ready = before.is_some_and(|area| area.bytes == area.reserved_bytes);
+        let was_ready = before.as_ref().is_some_and(|area| area.bytes == area.reserved_bytes);
+        let is_limited = before.is_some_and(|area| area.limits != limits);
+        self.tell_tenants(number, id, is_ready && !was_ready, is_limited);
         if let Some(fault) = fault {
             self.tell_of_disk("area-zero", "failed", number, &format!("{name}: {fault}"));
         } else if is_ready && !was_ready {
@@ -164,7 +166,7 @@ impl Daemon {
 
     fn disk_removed(&mut self, number: u32, outcome: std::io::Result<()>) {
         let Some(disk) = self.disks.all.get_mut(&number) else { return };
-        disk.orders = None;
+        (disk.orders, disk.file) = (None, None);
         let under_way = disk.errands.under_way.take();
         let directory = self.disks.records.directory().display();
         let why = outcome.err().map(|error| {

@@ -8,7 +8,7 @@ use qanat_nic::Region;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(crate) struct AreaEntry {
 }
 
 /// A disk that was opened.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Opened {
     pub(super) bytes: u64,
     pub(super) free_bytes: u64,
@@ -57,6 +57,8 @@ pub(super) struct Opened {
     pub(super) areas: Vec<AreaEntry>,
     pub(super) repairs: Vec<Repair>,
     pub(super) was_prepared: bool,
+    /// Another descriptor of the same opening: the disk is ours as long as anybody has one.
+    pub(super) file: OwnedFd,
 }
 
 /// What the loop wants of a disk.
@@ -207,7 +209,7 @@ fn open(opening: &Opening, records: &Records) -> Result<(Areas<Uring>, Opened), 
         // The file was made just now, and is of no use to anybody.
         let _ = std::fs::remove_file(path);
     }
-    let (mut areas, repairs, was_prepared) = outcome?;
+    let Had { mut areas, repairs, was_prepared, file } = outcome?;
     let opened = Opened {
         bytes: areas.disk_bytes(),
         free_bytes: areas.free_bytes(),
@@ -215,25 +217,37 @@ fn open(opening: &Opening, records: &Records) -> Result<(Areas<Uring>, Opened), 
         areas: areas.iter().map(|area| entry(area, None)).collect(),
         repairs,
         was_prepared,
+        file,
     };
     Ok((areas, opened))
 }
 
-/// Opens a disk; prepares it if it is empty and may be prepared, and says whether it did.
-fn open_areas(path: &Path, may_prepare: bool) -> Result<(Areas<Uring>, Vec<Repair>, bool), DiskError> {
+/// A disk that is ours.
+struct Had {
+    areas: Areas<Uring>,
+    repairs: Vec<Repair>,
+    was_prepared: bool,
+    file: OwnedFd,
+}
+
+/// Opens a disk; prepares it if it is empty and may be prepared.
+fn open_areas(path: &Path, may_prepare: bool) -> Result<Had, DiskError> {
     let failed = |error| DiskError::Areas { path: path.to_owned(), error };
-    let device = || -> Result<(Uring, Rc<Region>), DiskError> {
+    let device = || -> Result<(Uring, Rc<Region>, OwnedFd), DiskError> {
         let memory = Areas::<Uring>::memory().map_err(failed)?;
         let file = DiskFile::open(path, DiskOptions { depth: DEPTH, ..DiskOptions::default() })?;
-        Ok((Uring::over(file, std::slice::from_ref(&memory))?, memory))
+        let copy = file.as_fd().try_clone_to_owned();
+        let copy = copy.map_err(|error| OpenError::Open { path: path.to_owned(), error })?;
+        Ok((Uring::over(file, std::slice::from_ref(&memory))?, memory, copy))
     };
-    let (disk, memory) = device()?;
+    let (disk, memory, file) = device()?;
     match Areas::open(disk, &memory) {
-        Ok((areas, repairs)) => Ok((areas, repairs, false)),
+        Ok((areas, repairs)) => Ok(Had { areas, repairs, was_prepared: false, file }),
         Err(AreaError::Unprepared) if may_prepare => {
-            let (disk, memory) = device()?;
+            drop(file);
+            let (disk, memory, file) = device()?;
             let areas = Areas::prepare(disk, &memory, identity()?).map_err(failed)?;
-            Ok((areas, Vec::new(), true))
+            Ok(Had { areas, repairs: Vec::new(), was_prepared: true, file })
         }
         Err(AreaError::Unprepared) => Err(DiskError::Unprepared { path: path.to_owned() }),
         Err(error) => Err(failed(error)),

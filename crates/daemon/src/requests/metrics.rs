@@ -100,6 +100,7 @@ impl Daemon {
         let help = "Cards that came from other net cores.";
         text.family("qanat_net_core_cards_moved_total", Counter, help).by("processor", moved);
         self.write_disk_figures(text);
+        self.ask_disk_cores();
         let help = "Frame memory pinned for a user, of deleted VNICs too.";
         text.family("qanat_memory_charged_bytes", Gauge, help).by("uid", self.charges.by_user());
     }
