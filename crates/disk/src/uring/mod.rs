@@ -19,8 +19,9 @@ use io_uring::register::Restriction;
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use qanat_nic::{Frame, Region};
+use rustix::event::EventfdFlags;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -67,6 +68,9 @@ pub struct Uring {
     zeroes_buffer: u16,
     /// The file is another process's as well, which has locked it.
     is_lent: bool,
+    /// It is signalled when there is something to complete; only of a fenced ring. (The ring's own descriptor does not wake who polls it:
+    /// completions are made when this thread asks.)
+    event: Option<OwnedFd>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Requests that ended without the device.
@@ -140,7 +144,12 @@ impl Uring {
             unsafe { submitter.register_buffers(&vectors) }.map_err(refused)?;
         }
         submitter.register_files(&[file.as_fd().as_raw_fd()]).map_err(failed)?;
+        let mut event = None;
         if is_lent {
+            let made = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let made = made.map_err(|error| failed(error.into()))?;
+            submitter.register_eventfd(made.as_raw_fd()).map_err(failed)?;
+            event = Some(made);
             let operations = [opcode::ReadFixed::CODE, opcode::WriteFixed::CODE, opcode::Fsync::CODE];
             let allowed = operations.into_iter().map(Restriction::sqe_op);
             let mut all: Vec<_> =
@@ -153,7 +162,7 @@ impl Uring {
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
         let statistics = VsicStatistics::default();
-        Ok(Uring { ring, file, regions, zeroes, zeroes_buffer, is_lent, slots, free, refused, statistics })
+        Ok(Uring { ring, file, regions, zeroes, zeroes_buffer, is_lent, event, slots, free, refused, statistics })
     }
 
     /// Registers memory that buffers will be of, until it is taken back.
@@ -363,6 +372,17 @@ impl Vsic for Uring {
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(event) = &self.event {
+            // What it says by now is old. It would block if there is nothing: then nothing was said.
+            let _ = rustix::io::read(event, &mut [0_u8; 8]);
+            // SAFETY: neither queue is in use elsewhere: both are borrowed within methods of `&mut self` only. Nothing is pushed or taken.
+            let (submission, completion) = unsafe { (self.ring.submission_shared(), self.ring.completion_shared()) };
+            if submission.taskrun() || submission.cq_overflow() || !completion.is_empty() || !self.refused.is_empty() {
+                // What came before is said again. It can't be full.
+                let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+            }
+            return Some(event.as_fd());
+        }
         // SAFETY: the ring's descriptor lives as long as the ring, which `self` owns.
         Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
     }
