@@ -6,6 +6,9 @@
 //! ```
 //! The file and the memory of buffers are registered once, so that no request has its descriptor looked up or its pages pinned.
 //! Completions are made when this thread asks for them (deferred task work), never by interrupting it.
+//!
+//! The ring is restricted before it takes its first request: it reads, writes and flushes this one file from registered memory, and
+//! nothing else, ever. So a confined process may be left with it: whoever takes that process over can't open a file or a socket by it.
 
 mod file;
 mod holder;
@@ -15,11 +18,11 @@ pub use file::{DiskFile, DiskOptions};
 pub use make::make_file;
 
 use crate::error::{OpenError, StorageError};
-use crate::geometry::Geometry;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
 use io_uring::register::Restriction;
 use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
 use rustix::event::EventfdFlags;
 use std::io;

@@ -46,7 +46,8 @@ const DISK_CORES_CALLS: &[i64] = &[
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_ppoll,
-    // What it says on standard error.
+    // Its disk's doorbell; what it says on standard error.
+    libc::SYS_read,
     libc::SYS_write,
     libc::SYS_close,
     libc::SYS_fstat,
