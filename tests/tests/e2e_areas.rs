@@ -5,7 +5,7 @@ use qanat::control::client::{ClientError, Session};
 use qanat::control::protocol::{Answer, AreaPath, Request};
 use qanat_tests::e2e::{Outcome, Program, Running, Unit, eventually, process, qanat, qanat_for_anybody, scenario};
 use qanat_tests::random::Random;
-use rustix::process::{Gid, Signal, Uid, kill_process_group};
+use rustix::process::{Gid, Signal, Uid, kill_process, kill_process_group};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -164,7 +164,7 @@ fn users_have_areas_on_the_daemons_disks_by_the_policy() {
         }
 
         // What can't be done.
-        let cases: [(Outcome, &[&str]); 13] = [
+        let cases: [(Outcome, &[&str]); 14] = [
             (
                 house.user(alice, &["create", "more", "--on", "fast", "--size", "9M"]),
                 &["allows 24 MiB of areas", "8388608 bytes are left"],
@@ -189,6 +189,7 @@ fn users_have_areas_on_the_daemons_disks_by_the_policy() {
             ),
             (house.user(alice, &["add", "mine", "--file", "/dev/null"]), &["only root", "disk_admin"]),
             (house.user(alice, &["remove", "fast"]), &["only root"]),
+            (house.user(alice, &["bench", "data", "--on", "fast"]), &["data on fast is another user's"]),
             (house.root(&["create", "more", "--on", "fast", "--size", "1G"]), &["the disk is full", "ask for less"]),
         ];
         cases.iter().for_each(|(outcome, parts)| refused(outcome, parts));
@@ -211,7 +212,6 @@ fn disks_that_cant_be_had_are_refused_and_left_alone() {
         done(&house.root(&["create", "logs", "--on", "fast", "--size", "1M"]));
         // The daemon has it: who names the file is told so.
         refused(&house.root(&["list", "--on", "./fast.img"]), &["in use", "has locked it", "say --on fast"]);
-        refused(&house.root(&["bench", "logs", "--on", "fast"]), &["the daemon has the disk fast"]);
         let foreign = house.image("ext4.img");
         std::fs::write(&foreign, vec![0; 8 << 20]).expect("a file");
         Program::new("/sbin/mkfs.ext4").arguments(["-q", "-F"]).arguments([&foreign]).succeeds();
@@ -294,6 +294,66 @@ fn zeroing_goes_on_behind_everything_else_and_over_crashes() {
         let _disks = house.end();
         let content = std::fs::read(&image).expect("the disk");
         assert!(content[2 << 20..502 << 20].iter().all(|byte| *byte == 0), "nobody reads what another has left");
+    });
+}
+
+#[test]
+fn areas_are_used_through_the_disks_core_and_given_up_with_who_used_them() {
+    scenario(|| {
+        let house = House::new(4, 64);
+        let image = house.image("fast.img");
+        done(&house.root(&["add", "fast", "--file", &image, "--size", "64M"]));
+        let [alice, bob] = USERS;
+        done(&house.user(alice, &["create", "logs", "--on", "fast", "--size", "8M"]));
+        done(&house.user(bob, &["create", "data", "--on", "fast", "--size", "8M"]));
+        let text = done(&house.user(alice, &["bench", "logs", "--on", "fast", "-d", "20ms", "--overwrite", "--json"]));
+        let points: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line a point")).collect();
+        assert!(points.len() == 8 && points.iter().all(|point| point["requests_per_s"].as_f64() > Some(0.0)), "{text}");
+        // What it wrote is in its area, and nowhere else.
+        let list = house.json(&["disk", "list", "--on", "fast"]);
+        assert_eq!((&list["areas"][0]["handles"], &list["areas"][1]["handles"]), (&0.into(), &0.into()), "{list}");
+
+        // Deleted while it is used: the name is free at once, and the space when the user is gone.
+        let who = [format!("--reuid={alice}"), format!("--regid={GROUP}"), "--clear-groups".to_owned()];
+        let words = ["disk", "bench", "logs", "--on", "fast", "-d", "60s"];
+        let bench = || {
+            let program = Program::new("setpriv").arguments(&who).arguments([&house.command]).arguments(words);
+            program.environment("QANAT_SOCKET", house.socket()).start()
+        };
+        let disk = || house.json(&["disk", "list", "--on", "fast"]);
+        let mut running = bench();
+        eventually("it has the area", GRACE, || disk()["areas"][0]["handles"] == 1);
+        refused(&house.root(&["remove", "fast"]), &["1 handles of areas on the disk are open"]);
+        let free = disk()["free_bytes"].as_u64().expect("bytes");
+        done(&house.user(alice, &["grow", "logs", "--on", "fast", "--size", "12M"]));
+        let text = done(&house.user(alice, &["delete", "logs", "--on", "fast"]));
+        assert!(text.contains("its space is free once nobody uses it"), "{text}");
+        assert!(running.is_running() && disk()["areas"][0]["is_deleted"] == true);
+        done(&house.user(alice, &["create", "logs", "--on", "fast", "--size", "4M"]));
+        running.kill();
+        eventually("its space is free", GRACE, || disk()["free_bytes"] == free + (4 << 20));
+
+        // The core dies: who used the area is told by an error, and the next has another core.
+        let mut running = bench();
+        eventually("it has the area", GRACE, || disk()["areas"][1]["handles"] == 1);
+        let children = Program::new("pgrep").arguments(["-f", "^/proc/self/exe disk-core"]).run().text();
+        let parent = house.daemon.as_ref().expect("a daemon").id();
+        let ours = children.lines().filter_map(|line| line.trim().parse::<u64>().ok()).find(|child| {
+            let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+            status.contains(&format!("PPid:\t{parent}\n"))
+        });
+        let ours = ours.expect("a disk core");
+        let status = std::fs::read_to_string(format!("/proc/{ours}/status")).expect("its status");
+        for held in ["Uid:\t65534\t65534", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(held), "{held} in {status}");
+        }
+        kill_process(process(ours), Signal::KILL).expect("a disk core to kill");
+        eventually("it ends", GRACE, || !running.is_running());
+        let outcome = running.wait(GRACE);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        eventually("nobody holds the area", GRACE, || disk()["areas"][1]["handles"] == 0);
+        done(&house.user(bob, &["bench", "data", "--on", "fast", "-d", "20ms"]));
+        house.end();
     });
 }
 

@@ -27,12 +27,10 @@ pub(super) struct Awaiting {
     pub(super) beside: [OwnedFd; 2],
 }
 
-/// An application that has an area.
+/// An application that has an area, as long as its lease lasts: until neither the area nor the memory is used any more.
 pub(super) struct Tenant {
     pub(super) area: u64,
     pub(super) peer: Peer,
-    /// The number by which the loop watches the lease: it ends when neither the area nor the memory is used any more.
-    pub(super) lease: u64,
     /// `None`: it has been answered.
     pub(super) awaiting: Option<Awaiting>,
     /// What it had done when the disk core was asked last.

@@ -78,7 +78,7 @@ impl Daemon {
         };
         let about = format!("{}, {bytes} bytes of memory", wish.path);
         let awaiting = Some(Awaiting { token, about, beside: [memory, theirs] });
-        let entry = Tenant { area: area.id, peer, lease, awaiting, statistics: Default::default() };
+        let entry = Tenant { area: area.id, peer, awaiting, statistics: Default::default() };
         let disk = self.disks.all.get_mut(&number).ok_or("the disk is gone")?;
         disk.tenants.insert(tenant, entry);
         let memory =

@@ -2,10 +2,10 @@
 
 use super::rate::Rates;
 use crate::area::AreaLimits;
-use crate::error::StorageError;
-use crate::geometry::Geometry;
 use crate::slots::Slots;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
+use qanat_api::Geometry;
+use qanat_api::StorageError;
 use qanat_nic::Time;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

@@ -3,9 +3,9 @@
 use super::channel::Channel;
 use crate::area::{AreaDisk, AreaLimits, Extent};
 use crate::controller::{Controller, ControllerConfig, ControllerError, NamespaceConfig};
-use crate::geometry::Geometry;
 use crate::shared::{CoreEnd, LayoutError, QUEUE_PAIRS, SharedLayout, TenantMemory};
 use crate::vsic::{Vsic, VsicStatistics};
+use qanat_api::Geometry;
 use qanat_nic::Pool;
 use std::os::fd::OwnedFd;
 
