@@ -1,13 +1,17 @@
-//! `qanat disk` as its users have it: a file becomes a disk with areas, and what can't be done says why. No root needed.
+//! `qanat disk` as its users have it: a file becomes a disk with areas, and what can't be done says why. `qanat echo-disk`, which serves
+//! from an area, needs root.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Outcome, Program, qanat};
+use qanat_tests::e2e::{Outcome, Program, eventually, qanat, scenario};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Disk {
     directory: tempfile::TempDir,
@@ -194,4 +198,60 @@ fn foreign_damaged_and_busy_disks_are_refused_and_left_alone() {
     bench.kill();
     let _ = bench.wait(Duration::from_secs(20));
     disk.does(&["list", "--on", "fast.img"]);
+}
+
+/// What comes back for `said` from the echo that goes by way of a disk.
+fn talk(said: &[u8]) -> Vec<u8> {
+    let mut stream = None;
+    eventually("it serves", PATIENCE, || {
+        stream = TcpStream::connect_timeout(&([10, 77, 0, 2], 7).into(), Duration::from_millis(300)).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream.write_all(said).expect("sent");
+    stream.shutdown(Shutdown::Write).expect("shut down");
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).expect("heard");
+    heard
+}
+
+/// The storage API's example in each placement: confined as every service is, and killed when it has answered.
+#[test]
+fn what_was_echoed_is_on_the_disk() {
+    for placement in ["linked", "split"] {
+        scenario(|| {
+            let disk = Disk::prepared("64M");
+            disk.does(&["create", "logs", "--on", "fast.img", "--size", "32M"]);
+            let words = ["echo-disk", "logs", "--on", "fast.img", "--placement", placement];
+            let echo = || Program::new(qanat()).directory(&disk.directory).arguments(words).piped().start();
+            let mut first = echo();
+            let said: Vec<u8> = (0..300_000_u32).map(|number| (number / 3) as u8).collect();
+            assert!(talk(&said) == said, "{placement}");
+            assert_eq!(talk(b"the last words"), b"the last words", "{placement}");
+            first.kill();
+            let stored = fs::read(disk.path()).expect("the disk");
+            let holds = |bytes: &[u8]| stored.windows(bytes.len()).any(|window| window == bytes);
+            assert!(holds(b"the last words") && holds(&said[..512]), "{placement}");
+            assert!(!holds(b"the next words"));
+            // Whoever was killed leaves the disk to the next.
+            let _second = echo();
+            assert_eq!(talk(b"the next words"), b"the next words", "{placement}");
+        });
+    }
+}
+
+#[test]
+fn an_echo_without_a_disk_says_what_is_missing() {
+    scenario(|| {
+        let disk = Disk::prepared("64M");
+        let refuses = |words: &[&str]| {
+            let outcome =
+                Program::new(qanat()).directory(&disk.directory).arguments(["echo-disk"]).arguments(words).run();
+            assert_eq!(outcome.code, Some(1), "{outcome:?}");
+            outcome.stderr
+        };
+        contains(&refuses(&["logs", "--on", "fast.img"]), &["logs", "fast.img"]);
+        contains(&refuses(&["logs", "--on", "nothing.img"]), &["nothing.img", "No such file"]);
+    });
 }

@@ -8,7 +8,7 @@
 use crate::figures::Figures;
 use qanat::{
     AreaId, Block, Chunk, CommandError, Commands, ConnectionId, Context, Durability, Event, ListenOptions, Service,
-    StorageCommands, StorageError,
+    StartError, StorageCommands, StorageError,
 };
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -188,12 +188,10 @@ impl DiskEcho {
 }
 
 impl Service for DiskEcho {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
-        context
-            .listen(local, ListenOptions::default())
-            .map(drop)
-            .map_err(|error| format!("port {}: {error}", self.port))
+        context.listen(local, ListenOptions::default()).map_err(StartError::at(local))?;
+        Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

@@ -5,7 +5,7 @@ use qanat::disk::{Fault, FaultRates, Media, Sim, SimConfig, Vsic};
 use qanat::nic::{MemoryPlan, PairConfig, Region, pair};
 use qanat::{
     AreaId, Bytes, CloseReason, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Pool, Runtime, Service,
-    StorageArea,
+    StartError, StorageArea,
 };
 use qanat_echo::DiskEcho;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -30,11 +30,9 @@ impl Caller {
 }
 
 impl Service for Caller {
-    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         for _ in &self.says {
-            let connection = context
-                .connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default())
-                .map_err(|error| error.to_string())?;
+            let connection = context.connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default())?;
             self.heard.push((connection, Vec::new()));
         }
         Ok(())
