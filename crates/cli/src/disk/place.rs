@@ -21,8 +21,9 @@ pub struct PlaceArguments {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Which daemon.
     #[command(flatten)]
-    daemon: DaemonArguments,
+    pub daemon: DaemonArguments,
 }
 
 /// Where a disk is.
