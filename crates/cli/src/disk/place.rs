@@ -6,7 +6,7 @@ use crate::progress::progress_bar;
 use clap::Args;
 use qanat::control::client::Session;
 use qanat::control::protocol::DiskStatus;
-use qanat_disk::area::{AreaError, AreaName, Areas, Owner};
+use qanat_disk::area::{AreaDisk, AreaError, AreaName, Areas, Owner};
 use qanat_disk::{DiskOptions, OpenError, Uring};
 use qanat_nic::Region;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,28 @@ impl PlaceArguments {
     /// to be repaired is told.
     pub fn open(&self, options: DiskOptions, buffers: &[Rc<Region>]) -> Result<Areas<Uring>, String> {
         open(&self.on, &self.daemon, options, buffers)
+    }
+
+    /// Opens an area for a service that is about to give up its rights; `buffers`: what it reads into and writes from.
+    ///
+    /// The table is read on a thread that ends. io_uring has workers of its own in each thread that was kept waiting by a ring, and they
+    /// keep the rights that the thread had then.
+    pub fn open_area(
+        &self,
+        name: &AreaName,
+        options: DiskOptions,
+        buffers: &[Rc<Region>],
+    ) -> Result<AreaDisk<Uring>, String> {
+        let find = || {
+            let mut areas = self.open(options, &[])?;
+            let area = areas.get(name).map_err(|error| self.failed(&error))?;
+            let (extents, bytes) = (area.extents().to_vec(), area.bytes());
+            Ok::<_, String>((areas.disk().file(), extents, bytes))
+        };
+        let found = std::thread::scope(|scope| scope.spawn(find).join());
+        let (file, extents, bytes) = found.map_err(|_| "the thread that reads the disk's table died".to_owned())??;
+        let disk = Uring::over(file, buffers).map_err(|error| error.to_string())?;
+        Ok(AreaDisk::new(disk, &extents, bytes))
     }
 
     /// What is wrong, with the disk's name.

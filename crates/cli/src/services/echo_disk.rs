@@ -73,8 +73,7 @@ impl Application for EchoDisk<'_> {
         let region =
             Region::new(CONNECTIONS_MAX, BUFFER_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
         let options = DiskOptions { depth: CONNECTIONS_MAX, ..DiskOptions::default() };
-        let areas = disk.open(options, std::slice::from_ref(&region))?;
-        let area = areas.into_area(area).map_err(|error| disk.failed(&error))?;
+        let area = disk.open_area(area, options, std::slice::from_ref(&region))?;
         let pool = region.pool(CONNECTIONS_MAX).ok_or("no buffers")?;
         let mut storage = Storage::default();
         storage.add(StorageArea::new(Box::new(area), pool));

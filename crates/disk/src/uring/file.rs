@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -32,10 +33,10 @@ impl Default for DiskOptions {
     }
 }
 
-/// An open file, partition or disk, for direct I/O.
-#[derive(Debug)]
+/// An open file, partition or disk, for direct I/O. Clones are the same open file: nobody else has it until the last of them is dropped.
+#[derive(Clone, Debug)]
 pub struct DiskFile {
-    pub(super) fd: OwnedFd,
+    pub(super) fd: Arc<OwnedFd>,
     pub(super) geometry: Geometry,
     /// Its blocks can be polled for (`io_poll` of its queue).
     pub(super) polled: bool,
@@ -117,7 +118,7 @@ impl DiskFile {
         if geometry.blocks == 0 {
             return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
         }
-        Ok(DiskFile { fd, geometry, polled: queue.number("io_poll") == Some(1) })
+        Ok(DiskFile { fd: Arc::new(fd), geometry, polled: queue.number("io_poll") == Some(1) })
     }
 
     /// What it is like.
@@ -125,10 +126,13 @@ impl DiskFile {
         self.geometry
     }
 
-    /// Lets others have it.
+    /// Lets others have it, unless there is a clone.
     pub(super) fn unlock(&self) {
+        if Arc::strong_count(&self.fd) > 1 {
+            return;
+        }
         // Nothing to unlock is no error.
-        let _ = rustix::fs::flock(&self.fd, FlockOperation::NonBlockingUnlock);
+        let _ = rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingUnlock);
     }
 
     /// Whether completions can be polled for in the device's own queue.

@@ -212,6 +212,11 @@ impl Uring {
         }
     }
 
+    /// The open file, for another ring on it.
+    pub fn file(&self) -> DiskFile {
+        self.file.clone()
+    }
+
     /// Which registered memory a frame is of.
     #[inline]
     fn buffer_of(&self, frame: &Frame) -> Option<u16> {
