@@ -35,6 +35,8 @@ pub mod bounded;
 pub mod control;
 pub mod descriptors;
 pub mod differential;
+pub mod disk_areas;
+pub mod disk_queue;
 pub mod dns;
 pub mod dns_transfer;
 pub mod http;
@@ -72,6 +74,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "http", corpus: "http", run: http::http, repair: None },
     Target { name: "control", corpus: "control", run: control::control, repair: None },
     Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
+    Target { name: "disk_queue", corpus: "disk_queue", run: disk_queue::disk_queue, repair: None },
+    Target { name: "disk_areas", corpus: "disk_areas", run: disk_areas::disk_areas, repair: None },
     Target { name: "dns_question", corpus: "dns_question", run: dns::dns_question, repair: None },
     Target { name: "dns_zone", corpus: "dns_zone", run: dns::dns_zone, repair: None },
     Target { name: "dns_transfer", corpus: "dns_transfer", run: dns_transfer::dns_transfer, repair: None },

@@ -41,6 +41,7 @@ CAPABILITIES = (
 ELSEWHERE = {
     "Type", "ExecStart", "ExecReload", "ExecStop", "Restart", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
     "FileDescriptorStoreMax", "NotifyAccess", "KeyringMode", "PrivateMounts", "SystemCallErrorNumber", "ReadWritePaths", "BindPaths",
+    "StateDirectory", "StateDirectoryMode",
 }
 # Filters of a control group, which a service manager makes.
 CONTROL_GROUPS = {"IPAddressDeny", "IPAddressAllow", "DeviceAllow"}

@@ -26,6 +26,7 @@ mod version;
 
 use control::{down, filter, limits, net, net_core, rate, status, top, up, vnic};
 use diagnose::{bench, doctor};
+use host::disk_core;
 use host::privilege::steward;
 use services::Service;
 use version::VERSION;
@@ -77,6 +78,8 @@ enum Command {
     Rate(rate::Arguments),
     Limits(limits::Arguments),
     Doctor(doctor::Arguments),
+    #[command(hide = true)]
+    DiskCore(disk_core::Arguments),
     #[command(hide = true)]
     Steward(steward::Arguments),
 }
@@ -147,6 +150,7 @@ fn run(command: Command) -> ExitCode {
         Command::Rate(arguments) => rate::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::DiskCore(arguments) => disk_core::run(&arguments),
         Command::Steward(arguments) => steward::run(&arguments),
     };
     match outcome {

@@ -4,11 +4,12 @@ use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::protocol::StackWish;
 use crate::protocol::{
-    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus,
-    VnicWish, mismatch, receive, send,
+    ANSWER_BYTES_MAX, Answer, AreaStatus, AreaWish, DEFAULT_SOCKET, DiskPlace, DiskStatus, Fault, Limits, Place,
+    QueueWish, Request, Status, VERSION, VnicStatus, VnicWish, mismatch, receive, send,
 };
 use crate::refusal::{Cause, Refusal};
 use crate::steward::service as steward;
+use qanat_disk::shared::SharedArea;
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::tap::HandedTap;
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Tap};
@@ -369,6 +370,44 @@ impl Session {
             from = later(place, next)?;
         }
         Ok(whole)
+    }
+
+    /// The daemon's disks, with the areas that this user may see.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn disks(&self) -> Result<Vec<DiskStatus>, ClientError> {
+        let (mut whole, mut from) = (Vec::<DiskStatus>::new(), Some(DiskPlace::default()));
+        while let Some(place) = from {
+            let Answer::Disks { disks, next } = self.ask(Request::Disks { from: place })? else {
+                return Err(ClientError::Unexpected);
+            };
+            for part in disks {
+                match whole.last_mut().filter(|last| last.number == part.number) {
+                    Some(last) => last.areas.extend(part.areas),
+                    None => whole.push(part),
+                }
+            }
+            // Not where one did before, or there would be no end.
+            from = match next {
+                Some(next) if next <= place => return Err(ClientError::Unexpected),
+                next => next,
+            };
+        }
+        Ok(whole)
+    }
+
+    /// Opens an area of this user's: its status, and what is needed to use it. It is held until the doorbell is closed.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open_area(&self, wish: AreaWish) -> Result<(AreaStatus, SharedArea), ClientError> {
+        let layout = wish.layout;
+        let (Answer::Area(status), beside) = ask(self.socket.as_fd(), Request::OpenArea(wish), &[])? else {
+            return Err(ClientError::Unexpected);
+        };
+        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(beside).map_err(|_| ClientError::Unexpected)?;
+        Ok((status, SharedArea { memory, doorbell, layout }))
     }
 
     /// What this user may have.

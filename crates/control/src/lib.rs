@@ -12,6 +12,7 @@
 pub mod address;
 pub mod card_watch;
 pub mod client;
+pub mod disk_core;
 pub mod field;
 pub mod filter;
 pub mod log_line;

@@ -8,6 +8,7 @@ use crate::clients::orphan::Orphan;
 use crate::clients::peer::Endpoint;
 use crate::clients::porters::Porters;
 use crate::clients::registrar::Registrar;
+use crate::disks::disk::Disks;
 use crate::error::{DaemonError, say};
 use crate::fence::keepers::Keepers;
 use crate::fence::tables::Tables;
@@ -84,6 +85,7 @@ pub struct Daemon {
     pub(crate) owners: HashMap<u32, Owner>,
     pub(crate) uplink: Option<Uplink>,
     pub(crate) net_cores: NetCores,
+    pub(crate) disks: Disks,
     pub(crate) porters: Porters,
     pub(crate) registrar: Registrar,
     /// Names in the policy that nobody has: told already.

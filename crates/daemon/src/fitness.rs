@@ -2,6 +2,7 @@
 //! `qanat up --check`; nothing is changed.
 
 use crate::cards::uplink::Uplink;
+use crate::disks::records::Records;
 use crate::error::DaemonError;
 use crate::policy::{DEFAULT_GROUP, Policy, parse_processors};
 use qanat_nic::link;
@@ -35,6 +36,18 @@ pub fn missing(policy: &Policy) -> Vec<String> {
     for nic in &policy.nic {
         if let Err(error) = link::link(&nic.interface) {
             all.push(format!("[[nic]] {}: {error}; `ip link` shows those there are", nic.interface));
+        }
+    }
+    // Nobody but root may look there.
+    if let Ok(known) = Records::at(policy.disk_directory()).read() {
+        let is_known = |name: &String| name == "*" || known.iter().any(|(known, _)| known == name);
+        for rule in &policy.rule {
+            all.extend(rule.disks.iter().filter(|name| !is_known(name)).map(|name| {
+                format!(
+                    "rule \"{}\" names the disk {name}, and there is none: `qanat disk add` it, or name another",
+                    rule.name
+                )
+            }));
         }
     }
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();

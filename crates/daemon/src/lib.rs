@@ -9,13 +9,14 @@
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
 //!
 //! A file either describes a structure, and does not import [`Daemon`], or it has a part of what the daemon does with its structures.
-//! The structures are the policy, the fence's tables, the notes for the next daemon, cards, clients and net cores. What the daemon
+//! The structures are the policy, the fence's tables, the notes for the next daemon, cards, clients, net cores and disks. What the daemon
 //! does begins at its start and in the loop.
 #![forbid(unsafe_code)]
 
 mod cards;
 mod clients;
 mod daemon;
+mod disks;
 mod error;
 pub mod fence;
 pub mod fitness;
@@ -29,6 +30,7 @@ mod takeover;
 mod turn;
 
 pub use daemon::{Daemon, Ending, UNUSED_MAX};
+pub use disks::core::DiskCoreStarter;
 pub use error::DaemonError;
 pub use log::Event;
 pub use net_cores::core::Starter;

@@ -8,6 +8,7 @@ use crate::clients::peer::{Peer, Role};
 use crate::clients::porters::Porters;
 use crate::clients::registrar::Registrar;
 use crate::daemon::Daemon;
+use crate::disks::disk::Disks;
 use crate::error::{DaemonError, say};
 use crate::fence::keepers::Keepers;
 use crate::log::Event;
@@ -52,6 +53,7 @@ impl Daemon {
         let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
         let subordinates = Subordinates::of(&policy.subordinate_users);
         let registrar = Registrar::start(&policy)?;
+        let disks = Disks::at(policy.disk_directory())?;
         let mut daemon = Daemon {
             policy,
             subordinates,
@@ -75,6 +77,7 @@ impl Daemon {
             owners: HashMap::new(),
             uplink: None,
             net_cores: NetCores::default(),
+            disks,
             porters,
             registrar,
             in_vain: Vec::new(),
@@ -97,6 +100,7 @@ impl Daemon {
         daemon.watch(listener, Role::Listener, nobody, None)?;
         daemon.watch(stop, Role::Stop, nobody, None)?;
         daemon.watch(daemon.registrar.bell()?, Role::Registrar, nobody, None)?;
+        daemon.watch(daemon.disks.bell()?, Role::Disks, nobody, None)?;
         if let Some(metrics) = &daemon.metrics {
             metrics.set_nonblocking(true).map_err(|error| say("metrics", error))?;
             let metrics = metrics.try_clone().map_err(|error| say("metrics", error))?;
@@ -113,6 +117,7 @@ impl Daemon {
         }
         daemon.uplink = Uplink::take(&daemon.policy, &mut daemon.tables)?;
         daemon.own_kernels();
+        daemon.open_disks();
         Ok(daemon)
     }
 }

@@ -29,7 +29,7 @@ impl Daemon {
             events.clear();
             // Orphans tell nobody when they are closed.
             let looks = !self.orphans.is_empty() || !self.orphans_dead.is_empty() || self.unused_since.is_some();
-            let looks = looks || !self.unlooked.is_empty();
+            let looks = looks || !self.unlooked.is_empty() || self.disks.is_one_dying();
             let looks = looks || self.net_cores.is_one_missing() || self.has_guests() || self.porters.is_one_there();
             let looks =
                 looks || !self.paused.is_empty() || self.net_cores.is_one_dying() || self.registrar.is_waited_for();
@@ -47,6 +47,7 @@ impl Daemon {
             self.look_after_doors();
             self.look_after_unjudged();
             self.look_after_dying();
+            self.look_after_dying_disk_cores();
             self.look_for_use();
             self.record();
         };
@@ -74,7 +75,14 @@ impl Daemon {
             let endpoint = self.endpoints.get(&token)?;
             let is_ours = matches!(
                 endpoint.role,
-                Role::Listener | Role::Metrics | Role::Stop | Role::Links | Role::NetCore(_) | Role::Registrar
+                Role::Listener
+                    | Role::Metrics
+                    | Role::Stop
+                    | Role::Links
+                    | Role::NetCore(_)
+                    | Role::Registrar
+                    | Role::Disks
+                    | Role::DiskCore(_)
             );
             let rank = if endpoint.role == Role::Session { 2 } else { 1 };
             Some(Ready { user: (!is_ours).then_some(endpoint.peer.account()), rank, served: endpoint.served, token })
@@ -124,6 +132,10 @@ impl Daemon {
             }
             Role::Porter => self.attend_porter(token),
             Role::Registrar => self.attend_registrar(),
+            Role::Disks => self.attend_disks(),
+            Role::DiskCore(number) => self.attend_disk_core(number),
+            // Nothing is ever said there: the other end is closed.
+            Role::AreaLease(number, tenant) => self.area_lease_ended(token, number, tenant),
             Role::Session | Role::Vnic(_) | Role::Filter(_) if endpoint.is_suspended => self.close(token),
             Role::Session | Role::Vnic(_) | Role::Filter(_) => self.hear(token, role, peer),
         }

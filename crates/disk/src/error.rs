@@ -15,6 +15,12 @@ pub enum OpenError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// A file that was to be made is there.
+    #[error("{} is there already: leave --size out to use it as it is", path.display())]
+    Exists {
+        /// Which.
+        path: PathBuf,
+    },
     /// It is neither a regular file nor a block device.
     #[error("{}: neither a regular file nor a block device", path.display())]
     Kind {

@@ -97,6 +97,11 @@ impl<V: Vsic> Fault<V> {
     }
 
     /// The device below.
+    pub fn inner_mut(&mut self) -> &mut V {
+        &mut self.inner
+    }
+
+    /// The inner device, alone.
     pub fn into_inner(self) -> V {
         self.inner
     }

@@ -14,9 +14,11 @@
 
 pub mod area;
 pub mod controller;
+pub mod disk_core;
 mod error;
 pub mod fault;
 pub mod nvme;
+pub mod shared;
 pub mod sim;
 mod slots;
 pub mod trace;
@@ -28,5 +30,5 @@ pub use fault::{Fault, FaultCounters, FaultRates};
 pub use qanat_api::{Geometry, StorageError};
 pub use sim::{Media, Sim, SimConfig};
 pub use trace::Trace;
-pub use uring::{DiskFile, DiskOptions, Uring};
+pub use uring::{DiskFile, DiskOptions, Uring, make_file};
 pub use vsic::{Completion, Operation, Request, Vsic, VsicStatistics};

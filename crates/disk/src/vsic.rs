@@ -214,7 +214,8 @@ pub trait Vsic {
     /// Requests accepted whose completions have not been taken.
     fn in_flight(&self) -> usize;
 
-    /// A descriptor that polls readable when there may be completions; `None` if the device must be polled.
+    /// A descriptor that polls readable when there may be completions; `None` if the device must be polled. It is to be asked for before
+    /// each wait, since it may be another, and the device may have to be told that somebody waits.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
     /// Starts what is queued, and waits until there may be completions, `patience` at most, for those that have nothing else to do;

@@ -108,6 +108,23 @@ impl Region {
         check_file(file, check(frame_count, frame_size)?)?;
         Region::of_memory_file(file, frame_count, frame_size)
     }
+
+    /// Maps the part of a memory file from `offset` on, a multiple of pages, for reading and writing: memory that two processes share,
+    /// either of which may write at any time. The caller keeps to the rule of who has which frame; a peer that breaks it changes bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for sizes out of range, `InvalidData` if it is no memory file of sealed size; what `mmap` says.
+    pub fn of_shared_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        frame_count: u32,
+        frame_size: u32,
+    ) -> io::Result<Rc<Region>> {
+        let length = check(frame_count, frame_size)?;
+        let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(length));
+        check_file(file, end.ok_or(io::ErrorKind::InvalidInput)?)?;
+        Region::of_part(file, offset, frame_count, frame_size)
+    }
 }
 
 /// Frames that this process fills by itself and lends: all of them, and their file, which nobody else can ever write.

@@ -8,6 +8,7 @@
 pub mod af_xdp;
 mod base;
 mod checksum;
+mod claims;
 mod error;
 pub mod fault;
 pub mod foreign;
@@ -40,6 +41,7 @@ pub use base::prefetch::prefetch;
 pub use base::random::Random;
 pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
 pub use base::{breakdown, place};
+pub use claims::Claims;
 pub use error::{DESCRIPTORS_REMEDY, DeviceError};
 pub use fault::{Fault, FaultCounters, FaultRates};
 pub use left_socket::{bind_in_place, remove_left_behind};

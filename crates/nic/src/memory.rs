@@ -74,13 +74,18 @@ impl Region {
 
     /// Maps another process's memory file; its size must be sealed, and be that of these frames.
     pub(crate) fn of_memory_file(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
-        let length = check(frame_count, frame_size)?;
-        Region::map(length, file, frame_count, frame_size)
+        Region::of_part(file, 0, frame_count, frame_size)
     }
 
-    fn map(length: usize, file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
-        // A memory file is sealed in its size.
-        let address = place::map(file, 0, length, 0)?;
+    /// The same from `offset` bytes on. The size must be sealed, and the frames be within it.
+    pub(crate) fn of_part(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        frame_count: u32,
+        frame_size: u32,
+    ) -> io::Result<Rc<Region>> {
+        let length = check(frame_count, frame_size)?;
+        let address = place::map(file, offset, length, 0)?;
         Region::mapped(address, length, frame_count, frame_size)
     }
 

@@ -105,6 +105,7 @@ mod attachment;
 pub mod confine;
 pub mod control;
 pub mod disk;
+pub mod disk_core;
 mod entropy;
 mod linked_commands;
 pub mod nic;

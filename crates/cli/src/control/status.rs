@@ -3,6 +3,7 @@
 use crate::columns::fitted;
 use crate::control::programs;
 use crate::daemon::{DaemonArguments, short};
+use crate::disk::list::{disk_text, disks_json};
 use crate::host::net_core::SOCKET_NAME;
 use crate::live::grouped;
 use crate::say::{say, sayln};
@@ -18,7 +19,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; the net cores; and
+/// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; the net cores; disks and areas; and
 /// programs under `qanat run`, socket by socket
 #[derive(Args)]
 #[command(after_help = "\
@@ -66,13 +67,16 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     let status = session.status().map_err(|error| error.to_string())?;
+    let disks = session.disks().map_err(|error| error.to_string())?;
     if arguments.json {
         let mut value = named(&status)?;
         value["net_cores"] = net_cores_json(&net_cores)?;
         value["programs"] = programs::programs().into();
+        value["disks"] = disks_json(&disks);
         sayln!("{value}");
     } else {
         say!("{}", fitted(&table(&status)));
+        disks.iter().for_each(|disk| say!("{}", fitted(&disk_text(disk))));
         print_net_cores(&net_cores, false)?;
         programs::programs().iter().for_each(|program| say!("{}", fitted(&programs::text(program))));
     }

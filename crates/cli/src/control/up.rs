@@ -1,6 +1,7 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
 use crate::control::net::start_directed;
+use crate::host::disk_core;
 use crate::log::{self, Level};
 use crate::say::sayln;
 use crate::signals::Signals;
@@ -111,13 +112,17 @@ fn check(policy: &Policy) -> Result<(), String> {
         let rules: Vec<_> = policy
             .rule
             .iter()
-            .map(|rule| json!({ "name": rule.name, "users": rule.users, "groups": rule.groups, "vnics": rule.vnics }))
+            .map(|rule| json!({ "name": rule.name, "users": rule.users, "groups": rule.groups, "vnics": rule.vnics, "disks": rule.disks, "areas": rule.areas, "area_mib": rule.area_mib }))
             .collect();
         sayln!("{}", json!({ "rules": rules, "net_cores": policy.net.cores, "warnings": warnings }));
         return if rules.is_empty() { Err(format!("{NO_RULE}: add a [[rule]]")) } else { Ok(()) };
     }
     for rule in &policy.rule {
-        sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
+        let disks = match rule.disks.as_slice() {
+            [] => String::new(),
+            disks => format!(", {} areas of {} MiB together on disks {disks:?}", rule.areas, rule.area_mib),
+        };
+        sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs{disks}", rule.name, rule.users, rule.groups, rule.vnics);
     }
     if !policy.net.cores.is_empty() {
         sayln!("net cores on processors {:?}", policy.net.cores);
@@ -159,6 +164,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
+    daemon.have_disk_cores(Box::new(disk_core::start));
     // Where nobody can be told, whoever waits for it ends this.
     tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
     if arguments.until_unused {

@@ -1,23 +1,27 @@
 //! `qanat disk bench`: what an area can do.
 
-use super::place::{self, PlaceArguments};
+use super::place::{self, Place, PlaceArguments};
 use crate::say::sayln;
 use clap::Args;
+use qanat::control::protocol::{AreaPath, AreaWish};
 use qanat_bench::disk::ours::measure;
 use qanat_bench::disk::points;
 use qanat_bench::load::duration;
-use qanat_disk::DiskOptions;
 use qanat_disk::area::AreaName;
-use qanat_nic::Region;
+use qanat_disk::nvme::NvmeOptions;
+use qanat_disk::shared::SharedLayout;
+use qanat_disk::{DiskOptions, Vsic};
+use qanat_nic::{MonotonicClock, Pool, Region};
 use std::time::Duration;
 
 /// Measure an area by random requests of several sizes and depths. It is only read, unless told otherwise
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat disk bench logs --on fast.img               random reads: half a minute
-  qanat disk bench logs --on fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
-  qanat disk bench logs --on fast.img --json        a line a point, for programs
+  qanat disk bench logs --on fast                     on a disk of the daemon's, through its core
+  qanat disk bench logs --on ./fast.img               random reads: half a minute
+  qanat disk bench logs --on ./fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
+  qanat disk bench logs --on ./fast.img --json        a line a point, for programs
 `qanat bench disk` puts the same beside fio.")]
 pub struct Arguments {
     /// Which area
@@ -42,16 +46,32 @@ const DEPTH: u32 = 128;
 
 /// Measures it.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let Arguments { name, place, .. } = arguments;
+    let Arguments { name, overwrite, place, .. } = arguments;
+    if let Place::Daemon(session, disk) = place.find() {
+        let options = NvmeOptions { depth: DEPTH, transfer_bytes_max: REQUEST_BYTES, ..NvmeOptions::default() };
+        let layout = SharedLayout::new(&options, DEPTH, REQUEST_BYTES);
+        let path = AreaPath { disk, area: name.to_string() };
+        let wish = AreaWish { path, read_only: !overwrite, layout };
+        let (_, shared) = session.open_area(wish).map_err(|error| error.to_string())?;
+        let (mut area, pool) =
+            shared.open(MonotonicClock::new(), options).map_err(|error| format!("the area {name}: {error}"))?;
+        return measure_all(arguments, &mut area, &pool);
+    }
     let region = Region::new(DEPTH, REQUEST_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
     let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
     let areas = place.open(options, std::slice::from_ref(&region))?;
     let mut area = areas.into_area(name).map_err(|error| place.failed(&error))?;
     let pool = region.pool(DEPTH).ok_or("no buffers")?;
-    for point in points(!arguments.full).into_iter().filter(|point| arguments.overwrite || !point.is_write) {
-        let outcome = measure(&mut area, &pool, point, arguments.duration).map_err(|error| error.to_string())?;
+    measure_all(arguments, &mut area, &pool)
+}
+
+/// Measures all points, and tells of each when it is done.
+fn measure_all(arguments: &Arguments, area: &mut impl Vsic, pool: &Pool) -> Result<(), String> {
+    let points = points(!arguments.full).into_iter().filter(|point| arguments.overwrite || !point.is_write);
+    for point in points {
+        let outcome = measure(area, pool, point, arguments.duration).map_err(|error| error.to_string())?;
         let mb_per_s = outcome.requests_per_s * f64::from(point.bytes) / 1e6;
-        if place.json {
+        if arguments.place.json {
             sayln!(
                 "{}",
                 serde_json::json!({

@@ -1,40 +1,61 @@
-//! The disk that a command is about, opened.
+//! The disk that a command is about: one of the daemon's, or a file or device, opened.
 
+use crate::daemon::DaemonArguments;
 use crate::log;
 use crate::progress::progress_bar;
 use clap::Args;
+use qanat::control::client::Session;
+use qanat::control::protocol::DiskStatus;
 use qanat_disk::area::{AreaDisk, AreaError, AreaName, Areas, Owner};
-use qanat_disk::{DiskOptions, Uring};
+use qanat_disk::{DiskOptions, OpenError, Uring};
 use qanat_nic::Region;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Which disk.
 #[derive(Args)]
 pub struct PlaceArguments {
-    /// The disk: a file or block device that `qanat disk prepare` has prepared
-    #[arg(long, value_name = "PATH")]
+    /// The disk: one of the daemon's by its name, or a file or block device that `qanat disk prepare` has prepared
+    #[arg(long, value_name = "DISK")]
     pub on: PathBuf,
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    /// Which daemon.
+    #[command(flatten)]
+    pub daemon: DaemonArguments,
+}
+
+/// Where a disk is.
+pub enum Place {
+    /// The daemon has it, by this name.
+    Daemon(Session, String),
+    /// It is a file or device, by its path.
+    File(PathBuf),
+}
+
+/// Where the disk `on` is: a name without `/` is that of a disk of the daemon's, if it has one of that name.
+pub fn find(on: &Path, daemon: &DaemonArguments) -> Place {
+    let file = || Place::File(on.to_owned());
+    let Some(name) = on.to_str().filter(|name| !name.contains('/')) else { return file() };
+    // Without a daemon, files are what there is.
+    let Ok(session) = daemon.session() else { return file() };
+    match session.disks() {
+        Ok(disks) if disks.iter().any(|disk| disk.name == name) => Place::Daemon(session, name.to_owned()),
+        _ => file(),
+    }
 }
 
 impl PlaceArguments {
-    /// Opens it, for this process alone; `buffers`: what requests besides the table's read into and write from. What had to be repaired is
-    /// told.
+    /// Where it is.
+    pub fn find(&self) -> Place {
+        find(&self.on, &self.daemon)
+    }
+
+    /// Opens the file or device, for this process alone; `buffers`: what requests besides the table's read into and write from. What had
+    /// to be repaired is told.
     pub fn open(&self, options: DiskOptions, buffers: &[Rc<Region>]) -> Result<Areas<Uring>, String> {
-        let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
-        let regions: Vec<Rc<Region>> = buffers.iter().chain([&memory]).cloned().collect();
-        let disk = Uring::open(&self.on, options, &regions).map_err(|error| error.to_string())?;
-        let (areas, repairs) = Areas::open(disk, &memory).map_err(|error| match error {
-            AreaError::Unprepared => format!("{}; `qanat disk prepare` makes it a disk", self.failed(&error)),
-            error => self.failed(&error),
-        })?;
-        for repair in repairs {
-            log::warning!("disk", "superblock {} was {}, and has been written again", repair.copy, repair.was);
-        }
-        Ok(areas)
+        open(&self.on, &self.daemon, options, buffers)
     }
 
     /// Opens an area for a service that is about to give up its rights; `buffers`: what it reads into and writes from.
@@ -61,7 +82,51 @@ impl PlaceArguments {
 
     /// What is wrong, with the disk's name.
     pub fn failed(&self, error: &AreaError) -> String {
-        format!("{}: {error}", self.on.display())
+        failed(&self.on, error)
+    }
+}
+
+fn failed(path: &Path, error: &AreaError) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Opens a file or device.
+pub fn open(
+    path: &Path,
+    daemon: &DaemonArguments,
+    options: DiskOptions,
+    buffers: &[Rc<Region>],
+) -> Result<Areas<Uring>, String> {
+    let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
+    let regions: Vec<Rc<Region>> = buffers.iter().chain([&memory]).cloned().collect();
+    let disk = Uring::open(path, options, &regions).map_err(|error| {
+        let remedy = remedy(path, daemon, &error).unwrap_or_default();
+        format!("{error}{remedy}")
+    })?;
+    let (areas, repairs) = Areas::open(disk, &memory).map_err(|error| match error {
+        AreaError::Unprepared => format!("{}; `qanat disk prepare` makes it a disk", failed(path, &error)),
+        error => failed(path, &error),
+    })?;
+    for repair in repairs {
+        log::warning!("disk", "superblock {} was {}, and has been written again", repair.copy, repair.was);
+    }
+    Ok(areas)
+}
+
+/// What to do if a file can't be opened because of the daemon, or because it is none.
+fn remedy(path: &Path, daemon: &DaemonArguments, error: &OpenError) -> Option<String> {
+    let disks = || -> Option<Vec<DiskStatus>> { daemon.session().ok()?.disks().ok() };
+    match error {
+        OpenError::Busy { .. } => {
+            let path = path.canonicalize().ok()?;
+            let disk = disks()?.into_iter().find(|disk| disk.path.canonicalize().is_ok_and(|own| own == path))?;
+            Some(format!("; it is the daemon's disk {name}: say --on {name}", name = disk.name))
+        }
+        OpenError::Open { .. } if !path.exists() && path.components().count() == 1 => match disks() {
+            Some(_) => Some("; nor has the daemon a disk of that name (`qanat disk list`)".to_owned()),
+            None => Some("; nor is there a daemon that might have a disk of that name (`sudo qanat up`)".to_owned()),
+        },
+        _ => None,
     }
 }
 

@@ -5,10 +5,7 @@ use super::size;
 use crate::say;
 use clap::Args;
 use qanat_disk::area::Areas;
-use qanat_disk::{DiskOptions, Uring};
-use rustix::fs::{FallocateFlags, fallocate};
-use std::fs::{File, OpenOptions};
-use std::io;
+use qanat_disk::{DiskOptions, Uring, make_file};
 use std::path::{Path, PathBuf};
 
 /// Make an empty file or block device a disk. Whatever is on it already is refused, never overwritten
@@ -49,28 +46,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 
 /// Makes the file, if there is none; whether it did.
 fn make(path: &Path, size: Option<u64>) -> Result<bool, String> {
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
     match (path.exists(), size) {
         (true, None) => Ok(false),
-        (true, Some(_)) => Err(format!("{} is there already: leave --size out to prepare it as it is", path.display())),
         (false, None) => Err(format!("{} is not there: say how large it is to be with --size", path.display())),
-        (false, Some(bytes)) => {
-            let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
-            // Its space is its own from now on: a disk that is full later would lose writes.
-            match reserve(&file, bytes) {
-                Ok(()) => Ok(true),
-                Err(error) => {
-                    let _ = std::fs::remove_file(path);
-                    Err(failed(error))
-                }
-            }
-        }
+        (_, Some(bytes)) => make_file(path, bytes, 0o666).map(|()| true).map_err(|error| error.to_string()),
     }
-}
-
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    fallocate(file, FallocateFlags::empty(), 0, bytes)?;
-    file.sync_all()
 }
 
 fn prepare(path: &Path) -> Result<(u64, u64, [u8; 16]), String> {

@@ -13,6 +13,7 @@ mod arguments;
 pub mod attach;
 pub mod card;
 mod control;
+pub mod disk_core;
 mod hosted;
 mod instances;
 mod linked;

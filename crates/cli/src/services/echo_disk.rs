@@ -1,5 +1,6 @@
 //! `qanat echo-disk`: the example of the storage API. What comes is made durable on a disk, and sent back from there.
 
+use crate::daemon::DaemonArguments;
 use crate::disk::{PlaceArguments, area_name};
 use crate::host::application::{Announcement, Application, Period, Place, Rates, Requirements};
 use crate::host::{self, HostArguments};
@@ -67,7 +68,7 @@ impl Application for EchoDisk<'_> {
 
     fn storage(&self) -> Result<Storage, String> {
         let Arguments { on, area, .. } = self.arguments;
-        let disk = PlaceArguments { on: on.clone(), json: false };
+        let disk = PlaceArguments { on: on.clone(), json: false, daemon: DaemonArguments::default() };
         let region =
             Region::new(CONNECTIONS_MAX, BUFFER_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
         let options = DiskOptions { depth: CONNECTIONS_MAX, ..DiskOptions::default() };

@@ -1,5 +1,6 @@
 //! What the daemon answers.
 
+use super::disk::{AreaStatus, DiskPlace, DiskStatus};
 use super::status::{Limits, Place, Status, VnicStatus};
 use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,15 @@ pub enum Answer {
         text: String,
         /// Where the next begins; `None`: this was the last.
         next: Option<Place>,
+    },
+    /// The area that was made, changed or deleted.
+    Area(AreaStatus),
+    /// A part of the disks there are. A disk whose areas are in several parts is in each of them.
+    Disks {
+        /// The part.
+        disks: Vec<DiskStatus>,
+        /// Where the next begins; `None`: this was the last.
+        next: Option<DiskPlace>,
     },
     /// Unasked, on a VNIC's handle: the last word before the daemon closes it.
     Ended(VnicEnd),

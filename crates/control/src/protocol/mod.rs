@@ -4,12 +4,14 @@
 //! [`MESSAGE_BYTES_MAX`]. A request gets one answer. Whoever breaks a rule of this page is cut off.
 
 mod answer;
+mod disk;
 mod envelope;
 mod request;
 mod status;
 mod wish;
 
 pub use answer::{Answer, QueueStatus, VnicEnd};
+pub use disk::{AreaPath, AreaStatus, AreaWish, DiskPlace, DiskRate, DiskState, DiskStatus, DiskWish};
 pub use envelope::{
     ANSWER_BYTES_MAX, DEFAULT_SOCKET, DESCRIPTORS_MAX, Envelope, Fault, Glance, MESSAGE_BYTES_MAX, VERSION, glance,
     mismatch, receive, send, send_in, understand,

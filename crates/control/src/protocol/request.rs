@@ -1,5 +1,6 @@
 //! What a client asks.
 
+use super::disk::{AreaPath, AreaWish, DiskPlace, DiskRate, DiskWish};
 use super::status::Place;
 use super::wish::{QueueWish, StackWish, VnicWish};
 use crate::filter::{Direction, Filter, Rate};
@@ -104,6 +105,48 @@ pub enum Request {
         /// Which.
         processor: u32,
     },
+    /// Have a disk: a file, partition or device, which is prepared if it is empty, and opened again whenever the daemon starts; for
+    /// root, and for those whose rule says `disk_admin`.
+    AddDisk(DiskWish),
+    /// Have a disk no more. What is on it stays; for the same.
+    RemoveDisk {
+        /// Its name.
+        disk: String,
+    },
+    /// Make an area; answered when it is recorded. It is zeroed after that.
+    CreateArea {
+        /// Its disk and name.
+        path: AreaPath,
+        /// Bytes, rounded up to units of 4 KiB.
+        bytes: u64,
+    },
+    /// Have an area of the peer's become larger.
+    GrowArea {
+        /// Which.
+        path: AreaPath,
+        /// Bytes in all.
+        bytes: u64,
+    },
+    /// Delete an area of the peer's. Its name is free at once, its space once nobody holds it.
+    DeleteArea {
+        /// Which.
+        path: AreaPath,
+    },
+    /// Limit what holders of an area of the peer's may ask of it.
+    LimitArea {
+        /// Which.
+        path: AreaPath,
+        /// How much.
+        rate: DiskRate,
+    },
+    /// Use an area of the peer's through the disk's core; answered with the area, and with the shared memory and the application's end of
+    /// the doorbell as descriptors. Closing the doorbell gives the area up.
+    OpenArea(AreaWish),
+    /// A part of the disks there are, with the areas that the peer may see.
+    Disks {
+        /// Where it begins; first: the default.
+        from: DiskPlace,
+    },
     /// With a handle an earlier daemon gave out as descriptor: a new one of the same object, answered as descriptor.
     Reclaim,
     /// End the daemon and everything it made; root only.
@@ -134,6 +177,14 @@ impl Request {
             Request::MetricsPart { .. } => "metrics-part",
             Request::AddNetCore { .. } => "add-net-core",
             Request::RemoveNetCore { .. } => "remove-net-core",
+            Request::AddDisk(_) => "add-disk",
+            Request::RemoveDisk { .. } => "remove-disk",
+            Request::CreateArea { .. } => "create-area",
+            Request::GrowArea { .. } => "grow-area",
+            Request::DeleteArea { .. } => "delete-area",
+            Request::LimitArea { .. } => "limit-area",
+            Request::OpenArea(_) => "open-area",
+            Request::Disks { .. } => "disks",
             Request::Reclaim => "reclaim",
             Request::Stop => "stop",
             Request::Leave => "leave",
@@ -149,6 +200,21 @@ impl Request {
                 | Request::Limits
                 | Request::Metrics
                 | Request::MetricsPart { .. }
+                | Request::Disks { .. }
+        )
+    }
+
+    /// Whether it is answered when a disk has done something.
+    pub fn is_for_disk(&self) -> bool {
+        matches!(
+            self,
+            Request::AddDisk(_)
+                | Request::RemoveDisk { .. }
+                | Request::CreateArea { .. }
+                | Request::GrowArea { .. }
+                | Request::DeleteArea { .. }
+                | Request::LimitArea { .. }
+                | Request::OpenArea(_)
         )
     }
 

@@ -1,5 +1,6 @@
 //! Listings: what there is, and what a user may have.
 
+use super::disk::DiskRate;
 use super::wish::{Provider, Steered};
 use crate::filter::Rate;
 use serde::{Deserialize, Serialize};
@@ -168,4 +169,16 @@ pub struct Limits {
     pub providers: Vec<String>,
     /// What the cards offer.
     pub offloads: Vec<String>,
+    /// Disks on which areas may be made.
+    #[serde(default)]
+    pub disks: Vec<String>,
+    /// Areas: at most, in use.
+    #[serde(default)]
+    pub areas: [u32; 2],
+    /// Bytes of all areas together: at most, in use.
+    #[serde(default)]
+    pub area_bytes: [u64; 2],
+    /// What may be asked of each area.
+    #[serde(default)]
+    pub disk_rate: DiskRate,
 }

@@ -5,6 +5,7 @@ use crate::clients::porters::Beside;
 use crate::daemon::Daemon;
 use crate::error::{DaemonError, say};
 use crate::log::Event;
+use crate::requests::served::Served;
 use qanat_control::protocol::{Answer, Fault, Glance, Request, VERSION, glance, mismatch, send, send_in};
 use qanat_nic::foreign::{refuse_rights, skip};
 use rustix::event::epoll;
@@ -12,6 +13,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What a descriptor is looked at for.
 const WATCHED: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP);
+
+/// A request that was served, as the log tells of it.
+pub(crate) struct Said {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Whether it changes anything.
+    pub(crate) changes: bool,
+    /// The VNIC it is about.
+    pub(crate) vnic: Option<u32>,
+    /// What else it is about.
+    pub(crate) about: String,
+}
 
 impl Daemon {
     /// The number it is known by from now on.
@@ -26,7 +39,9 @@ impl Daemon {
         let takes_rights = match role {
             Role::Session | Role::Vnic(_) => true,
             // Before Linux 6.16 it can't be refused.
-            Role::Filter(_) | Role::NetCore(_) | Role::Lease => refuse_rights(fd.as_fd()).is_err(),
+            Role::Filter(_) | Role::NetCore(_) | Role::Lease | Role::DiskCore(_) | Role::AreaLease(..) => {
+                refuse_rights(fd.as_fd()).is_err()
+            }
             _ => false,
         };
         epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), WATCHED)
@@ -61,19 +76,33 @@ impl Daemon {
     pub(super) fn answer(&mut self, token: u64, role: Role, peer: Peer, request: Request, beside: Beside) {
         let (name, changes) = (request.name(), request.changes());
         let vnic = if let Role::Vnic(slot) = role { Some(slot) } else { request.vnic() };
-        let outcome = self.serve(role, peer, request, beside);
+        let outcome = if role == Role::Session && request.is_for_disk() {
+            match self.ask_of_disk(token, peer, request) {
+                // It is answered when the disk has done it.
+                Ok(()) => return,
+                Err(why) => Err(why),
+            }
+        } else {
+            self.serve(role, peer, request, beside)
+        };
         let vnic = vnic.or(match &outcome {
             Ok((Answer::Vnic(status), _)) => Some(status.vnic),
             _ => None,
         });
-        if changes || outcome.is_err() {
-            let rule = self.rule_name(peer, vnic);
+        self.conclude(Some(token), peer, &Said { name, changes, vnic, about: String::new() }, outcome);
+    }
+
+    /// What came of a request: for the log, and for who asked, if somebody waits.
+    pub(crate) fn conclude(&mut self, token: Option<u64>, peer: Peer, said: &Said, outcome: Served) {
+        let Said { name, changes, vnic, about } = said;
+        if *changes || outcome.is_err() {
+            let rule = self.rule_name(peer, *vnic);
             let (result, detail) = match &outcome {
                 Ok((Answer::Vnic(status), _)) => ("done", format!("{} on {}", status.name, status.interface)),
-                Ok(_) => ("done", String::new()),
+                Ok(_) => ("done", about.clone()),
                 Err(why) => ("refused", why.text.clone()),
             };
-            (self.log)(&Event { vnic, ..Event::new(name, result, detail).by(peer).under(rule.as_deref()) });
+            (self.log)(&Event { vnic: *vnic, ..Event::new(name, result, detail).by(peer).under(rule.as_deref()) });
         }
         let (answer, descriptors) = match outcome {
             Ok(served) => {
@@ -86,7 +115,21 @@ impl Daemon {
             }
         };
         let beside: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        self.tell(token, answer, &beside);
+        if let Some(token) = token {
+            // One that was not read meanwhile is read again.
+            if self.endpoints.get(&token).is_some_and(|endpoint| endpoint.is_suspended) {
+                self.resume(token);
+            }
+            self.tell(token, answer, &beside);
+        }
+    }
+
+    /// Does not read an endpoint until its request is answered. Its end alone is heard of: what is given up is free at once.
+    pub(crate) fn suspend(&mut self, token: u64) {
+        let Some(endpoint) = self.endpoints.get_mut(&token) else { return };
+        endpoint.is_suspended = true;
+        let data = epoll::EventData::new_u64(token);
+        let _ = epoll::modify(&self.epoll, &endpoint.fd, data, epoll::EventFlags::RDHUP);
     }
 
     pub(super) fn tell(&mut self, token: u64, answer: Answer, beside: &[BorrowedFd<'_>]) {

@@ -62,6 +62,12 @@ pub(crate) enum Role {
     Porter,
     /// The thread that looks names up.
     Registrar,
+    /// The disks' threads.
+    Disks,
+    /// The core of a disk, by the disk's number.
+    DiskCore(u32),
+    /// An application that has an area: the disk's number, and its own.
+    AreaLease(u32, u64),
 }
 
 pub(crate) struct Endpoint {

@@ -31,6 +31,9 @@ pub(crate) const DEFAULT_GROUP: &str = "qanat";
 /// Bytes of a policy at most.
 const POLICY_BYTES_MAX: u64 = 4 << 20;
 
+/// Where the daemon that everybody asks writes down which disks it has.
+const DISK_RECORDS: &str = "/var/lib/qanat/disks";
+
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -52,6 +55,8 @@ pub struct Policy {
     pub net: NetPolicy,
     /// Which numbers accounts have for their namespaces (subuid(5)): what such a user has counts to the account.
     pub subordinate_users: PathBuf,
+    /// Where the daemon writes down which disks it has; `None`: `/var/lib/qanat/disks`, or beside a control socket that is elsewhere.
+    pub disk_records: Option<PathBuf>,
     /// Who may have what. A file without a rule gives nobody anything; the default policy, without a file, has one.
     #[serde(default)]
     pub rule: Vec<Rule>,
@@ -114,6 +119,7 @@ impl Default for Policy {
             groups: vec![DEFAULT_GROUP.to_owned()],
             addresses: ["10.77.0.0/24", "fd77::/64"].iter().filter_map(|text| text.parse().ok()).collect(),
             services: vec![Service::ANY],
+            disks: vec!["*".to_owned()],
             ..Rule::default()
         };
         Policy {
@@ -125,6 +131,7 @@ impl Default for Policy {
             nic: Vec::new(),
             net: NetPolicy::default(),
             subordinate_users: PathBuf::from(SUBORDINATE_USERS),
+            disk_records: None,
             rule: vec![everything],
         }
     }
@@ -136,6 +143,13 @@ impl Policy {
         let uplink = self.uplink.as_ref().filter(|_| !self.rule.iter().any(|rule| rule.uplink))?;
         let name = &uplink.interface;
         Some(format!("no rule says `uplink = true`, so no card can be on the wire of the uplink {name}: add it to one"))
+    }
+
+    /// The directory in which the daemon writes down which disks it has.
+    pub fn disk_directory(&self) -> PathBuf {
+        let beside = || self.socket.with_extension("disks");
+        let usual = (self.socket == Path::new(DEFAULT_SOCKET)).then(|| PathBuf::from(DISK_RECORDS));
+        self.disk_records.clone().or(usual).unwrap_or_else(beside)
     }
 
     /// Has the default policy use an uplink, whose networks are these: root's cards may have their addresses.
@@ -203,6 +217,12 @@ impl Policy {
                 "net: accept must be \"round-robin\", \"least-loaded\" or \"queue\"".to_owned(),
             ));
         }
+        if policy.disk_records.as_ref().is_some_and(|path| !path.is_absolute()) {
+            return Err(PolicyError::Wrong(
+                "disk_records: name a directory from the root on, as in disk_records = \"/var/lib/qanat/disks\""
+                    .to_owned(),
+            ));
+        }
         if policy.host.is_empty() {
             return Err(PolicyError::Wrong(
                 "host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned(),
@@ -261,6 +281,7 @@ impl Policy {
 mod tests {
     use super::*;
     use qanat_control::filter::{Direction, Filter, Rate};
+    use qanat_control::protocol::DiskRate;
     use qanat_control::refusal::Cause;
 
     #[test]
@@ -286,6 +307,9 @@ mod tests {
             services = ["tcp/80"]
             peers = ["10.0.0.0/8"]
             transmit = { bits_per_s = 1000000 }
+            disks = ["fast"]
+            area_mib = 64
+            disk_rate = { requests_per_s = 1000 }
             "#,
         )
         .unwrap();
@@ -312,6 +336,15 @@ mod tests {
         filter.service = "tcp/81".parse().unwrap();
         assert!(check(&filter).unwrap_err().text.contains("tcp/81"));
         assert!(rule.check_filter(Direction::Receive, &filter).is_ok(), "what is received is one's own affair");
+        assert!(rule.check_disk("fast").is_ok() && !rule.disk_admin);
+        let refusal = rule.check_disk("slow").unwrap_err();
+        assert!(refusal.cause == Cause::Forbidden && refusal.text.contains("its disks are fast"), "{refusal}");
+        let rate = |requests_per_s, bytes_per_s| DiskRate { requests_per_s, bytes_per_s };
+        assert!(rule.check_disk_rate(rate(1_000, 0)).is_ok() && rule.check_disk_rate(rate(10, 10)).is_ok());
+        for wrong in [DiskRate::UNLIMITED, rate(1_001, 0), rate(0, 10)] {
+            let refusal = rule.check_disk_rate(wrong).unwrap_err();
+            assert!(refusal.text.contains("allows an area 1000 requests/s"), "{refusal}");
+        }
         assert!(rule.check_rate(rule.transmit, Rate { bits_per_s: 2_000_000, ..Rate::UNLIMITED }).is_err());
     }
 
@@ -324,6 +357,8 @@ mod tests {
             ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),
             ("[[rule]]\ntransmit = { bits = 1 }", "bits"),
+            ("disk_records = \"disks\"", "from the root on"),
+            ("[[rule]]\ndisk_rate = { bits_per_s = 1 }", "bits_per_s"),
             ("[[nic]]\ninterface = \"eth1\"\nqueues = [3, 2]", "from first to last"),
             ("[uplink]\ninterface = \"eth1\"\n[[nic]]\ninterface = \"eth1\"\nqueues = [1, 2]", "uplink"),
         ] {
@@ -331,7 +366,12 @@ mod tests {
             assert!(error.to_string().contains(word), "{text}: {error}");
         }
         let names = Names::default();
-        assert!(Policy::default().grant(&names, 0, &[]).is_some(), "root by default");
+        let default = Policy::default();
+        assert!(default.grant(&names, 0, &[]).is_some_and(|grant| grant.rule.allows_disk("fast")), "root by default");
+        assert!(!Rule::default().allows_disk("fast"), "a rule that names no disk allows none");
+        assert_eq!(default.disk_directory(), Path::new("/var/lib/qanat/disks"));
+        let elsewhere = Policy { socket: PathBuf::from("/run/q/control.sock"), ..default };
+        assert_eq!(elsewhere.disk_directory(), Path::new("/run/q/control.disks"));
         assert!(
             Policy::parse("").unwrap().grant(&names, 0, &[]).is_none(),
             "a file without a rule gives nobody anything"

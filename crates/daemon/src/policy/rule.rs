@@ -2,6 +2,7 @@
 
 use qanat_control::address::Address;
 use qanat_control::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
+use qanat_control::protocol::DiskRate;
 use qanat_control::refusal::{Cause, Refusal};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,16 @@ pub struct Rule {
     pub transmit: Rate,
     /// Ceiling of one user's VNICs together.
     pub receive: Rate,
+    /// Disks on which areas may be made; `*` for all.
+    pub disks: Vec<String>,
+    /// Areas of one user, on all disks together.
+    pub areas: u32,
+    /// What one user's areas may have together, MiB.
+    pub area_mib: u64,
+    /// Ceiling of each area.
+    pub disk_rate: DiskRate,
+    /// May add disks and remove them, as root may: whatever file or device is named, the daemon opens it.
+    pub disk_admin: bool,
 }
 
 impl Default for Rule {
@@ -72,6 +83,11 @@ impl Default for Rule {
             trusted: false,
             transmit: Rate::UNLIMITED,
             receive: Rate::UNLIMITED,
+            disks: Vec::new(),
+            areas: 16,
+            area_mib: 16_384,
+            disk_rate: DiskRate::UNLIMITED,
+            disk_admin: false,
         }
     }
 }
@@ -145,6 +161,39 @@ impl Rule {
                 let text = format!(
                     "rule \"{}\" does not allow a NIC's own queue, which nothing would fence: it needs `trusted = true`",
                     self.name
+                );
+                Err(Refusal::new(Cause::Forbidden, text))
+            }
+        }
+    }
+
+    /// Whether areas may be made on a disk.
+    pub fn allows_disk(&self, disk: &str) -> bool {
+        self.disks.iter().any(|name| name == "*" || name == disk)
+    }
+
+    /// As [`allows_disk`](Rule::allows_disk).
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_disk(&self, disk: &str) -> Result<(), Refusal> {
+        match self.allows_disk(disk) {
+            true => Ok(()),
+            false => Err(self.refuse(&format!("disk {disk}"), "disks", &list(&self.disks))),
+        }
+    }
+
+    /// Whether an area's rate stays below the ceiling.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_disk_rate(&self, rate: DiskRate) -> Result<(), Refusal> {
+        match self.disk_rate.contains(rate) {
+            true => Ok(()),
+            false => {
+                let text = format!(
+                    "rule \"{}\" allows an area {}, not {rate}: name both (--requests, --bytes), for one left out means any",
+                    self.name, self.disk_rate
                 );
                 Err(Refusal::new(Cause::Forbidden, text))
             }

@@ -11,6 +11,8 @@ impl Daemon {
         let rule = self.rule(peer)?;
         self.charges.settle(&self.state, peer.account());
         let own = self.vnics.values().filter(|vnic| vnic.account == peer.account()).count() as u32;
+        let has = self.area_usage(peer.account());
+        let disks = self.names_of_disks(&rule);
         Ok(Limits {
             vnics: [rule.vnics, own],
             queues: rule.queues.min(tables::QUEUES_MAX),
@@ -39,6 +41,10 @@ impl Daemon {
                 .chain(rule.trusted.then(|| self.free_nic_queues()).into_iter().flatten())
                 .collect(),
             offloads: vec!["scatter-gather above MTU 1774".to_owned()],
+            disks,
+            areas: [rule.areas, has.areas],
+            area_bytes: [rule.area_mib.saturating_mul(1 << 20), has.bytes],
+            disk_rate: rule.disk_rate,
             rule: rule.name,
         })
     }

@@ -3,6 +3,7 @@
 use crate::cards::vnic::Vnic;
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
+use crate::disks::listing::AREA_FIGURES;
 use crate::requests::pages::PAGE_BYTES;
 use qanat_control::filter::Direction;
 use qanat_control::prometheus::Kind::{self, Counter, Gauge};
@@ -62,6 +63,17 @@ impl Daemon {
                 self.write_figure(&mut text, name, vnic);
             }
         }
+        let cards = FIGURES.len() as u32;
+        for figure in from.major.saturating_sub(cards)..AREA_FIGURES.len() as u32 {
+            let major = cards + figure;
+            let first = if major == from.major { from.minor } else { 0 };
+            if first == 0 && text.bytes() >= PAGE_BYTES {
+                return (text.into_text(), Some(Place { major, minor: 0 }));
+            }
+            if let Some(next) = self.write_area_figures(&mut text, figure as usize, first as usize) {
+                return (text.into_text(), Some(Place { major, minor: next as u32 }));
+            }
+        }
         (text.into_text(), None)
     }
 
@@ -87,6 +99,8 @@ impl Daemon {
         let moved = cores().map(|core| (core.processor, core.cards_moved));
         let help = "Cards that came from other net cores.";
         text.family("qanat_net_core_cards_moved_total", Counter, help).by("processor", moved);
+        self.write_disk_figures(text);
+        self.ask_disk_cores();
         let help = "Frame memory pinned for a user, of deleted VNICs too.";
         text.family("qanat_memory_charged_bytes", Gauge, help).by("uid", self.charges.by_user());
     }

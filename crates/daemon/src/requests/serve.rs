@@ -51,6 +51,10 @@ impl Daemon {
                 let (status, next) = self.status_part(peer, from);
                 Ok((Answer::StatusPart { status, next }, Vec::new()))
             }
+            (Role::Session, Request::Disks { from }) => {
+                let (disks, next) = self.disks_part(peer, from);
+                Ok((Answer::Disks { disks, next }, Vec::new()))
+            }
             (Role::Session, Request::Limits) => Ok((Answer::Limits(self.limits(peer)?), Vec::new())),
             (Role::Session, Request::Metrics) if peer.user == 0 => Ok((Answer::Text(self.metrics_text()), Vec::new())),
             (Role::Session, Request::MetricsPart { from }) if peer.user == 0 => {

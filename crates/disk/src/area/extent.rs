@@ -1,9 +1,9 @@
 //! Extents: runs of a disk that an area is made of, and where an area's blocks lie in them.
 
-use super::layout::UNIT_BYTES;
+use super::layout::{UNIT_BYTES, data_units};
 
 /// A run of units of the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Extent {
     /// The first unit, from the disk's beginning.
     pub unit: u64,
@@ -15,6 +15,12 @@ impl Extent {
     /// The unit behind it; `None` if there can be none.
     pub fn end(&self) -> Option<u64> {
         self.unit.checked_add(self.units)
+    }
+
+    /// Whether all of it is for areas, on a disk of `bytes`: not where the superblocks and journals are, nor beyond the end.
+    pub fn is_for_areas(&self, bytes: u64) -> bool {
+        let all = data_units(bytes);
+        self.units > 0 && self.unit >= all.start && self.end().is_some_and(|end| end <= all.end)
     }
 
     /// Bytes in it.

@@ -161,6 +161,11 @@ impl<V: Vsic> Areas<V> {
         Ok(AreaDisk::new(self.disk, &extents, bytes))
     }
 
+    /// Why nothing more can be changed: an earlier change could not be made durable. `None`: it can.
+    pub fn failure(&self) -> Option<StorageError> {
+        self.failed
+    }
+
     /// The disk below, for whoever serves the areas.
     pub fn disk(&mut self) -> &mut V {
         &mut self.disk
@@ -172,7 +177,21 @@ impl<V: Vsic> Areas<V> {
     /// # Errors
     /// [`AreaError`].
     pub fn create(&mut self, name: AreaName, owner: Owner, bytes: u64) -> Result<u64, AreaError> {
-        let area = self.superblock.table.created(name, owner, bytes)?;
+        self.create_limited(name, owner, AreaLimits::default(), bytes)
+    }
+
+    /// As [`create`](Areas::create), with what its holder may ask for.
+    ///
+    /// # Errors
+    /// [`AreaError`].
+    pub fn create_limited(
+        &mut self,
+        name: AreaName,
+        owner: Owner,
+        limits: AreaLimits,
+        bytes: u64,
+    ) -> Result<u64, AreaError> {
+        let area = Area { limits, ..self.superblock.table.created(name, owner, bytes)? };
         let id = area.id;
         self.commit(Change::Put(area))?;
         Ok(id)

@@ -54,7 +54,7 @@ pub struct Owner {
 }
 
 /// How much an area's holder may ask for; 0: as much as it likes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct AreaLimits {
     /// Requests a second.
     pub requests_per_second: u64,

@@ -59,6 +59,34 @@ impl<V: Vsic> AreaDisk<V> {
     }
 
     /// The disk.
+    pub fn disk(&self) -> &V {
+        &self.disk
+    }
+
+    /// The same, to be changed.
+    pub fn disk_mut(&mut self) -> &mut V {
+        &mut self.disk
+    }
+
+    /// The area has become larger: these are all its extents. Whether it can: those that it had must be the first, but for the last, which
+    /// may be longer.
+    pub fn grow(&mut self, extents: &[Extent], bytes: u64) -> bool {
+        let total: u64 = extents.iter().map(Extent::bytes).fold(0, u64::saturating_add);
+        let blocks = bytes.min(total) / u64::from(self.geometry.block_bytes);
+        let mut pairs = self.extents.iter().zip(extents);
+        let last = self.extents.len().saturating_sub(1);
+        let is_kept = extents.len() > last
+            && (0..).zip(&mut pairs).all(|(index, (old, new))| {
+                old.unit == new.unit && (old.units == new.units || (index == last && new.units > old.units))
+            });
+        if is_kept && blocks >= self.geometry.blocks {
+            self.extents = extents.to_vec();
+            self.geometry.blocks = blocks;
+        }
+        is_kept && blocks >= self.geometry.blocks
+    }
+
+    /// The disk.
     pub fn into_inner(self) -> V {
         self.disk
     }

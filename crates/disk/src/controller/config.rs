@@ -11,7 +11,7 @@ pub struct ControllerConfig {
     pub queue_pairs_max: u16,
     /// Entries of a queue at most: 2…4,096.
     pub queue_entries_max: u32,
-    /// Commands that backends work on at once, of all queues.
+    /// Commands that backends work on at once, of all queues. Of these only as many are copied at once as there are frames; others wait.
     pub commands_max: u32,
     /// Bytes one command may transfer at most. Rounded down to a power of two; at most what frames and backends take.
     pub transfer_bytes_max: u32,
@@ -73,7 +73,7 @@ impl Limits {
         let in_range = (1..=1_024).contains(&config.queue_pairs_max)
             && (2..=4_096).contains(&config.queue_entries_max)
             && namespaces.len() <= 1_024;
-        let mut commands_max = config.commands_max.min(frame_count).min(1 << 16);
+        let mut commands_max = config.commands_max.min(1 << 16);
         let mut transfer = config.transfer_bytes_max.min(frame_bytes).min(1 << 20);
         let mut block_bytes = PAGE_BYTES as u32;
         for geometry in geometries {
@@ -81,7 +81,7 @@ impl Limits {
             transfer = transfer.min(geometry.transfer_bytes_max);
             block_bytes = block_bytes.max(geometry.block_bytes);
         }
-        if !in_range || commands_max == 0 {
+        if !in_range || commands_max == 0 || frame_count == 0 {
             return Err(ControllerError::Range);
         }
         if transfer < block_bytes {

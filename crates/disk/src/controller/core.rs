@@ -162,6 +162,23 @@ impl<B: Vsic, M: GuestMemory> Controller<B, M> {
         self.backends.get(index).map(|backend| &backend.vsic)
     }
 
+    /// The same, to be changed.
+    pub fn backend_mut(&mut self, index: usize) -> Option<&mut B> {
+        self.backends.get_mut(index).map(|backend| &mut backend.vsic)
+    }
+
+    /// The driver's memory, to be changed.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    /// A namespace, by its place, has so many blocks from now on, as its backend has. Whether it can: it does not become smaller.
+    pub fn grow(&mut self, index: usize, blocks: u64) -> bool {
+        let Some(namespace) = self.namespaces.get_mut(index) else { return false };
+        let Some(backend) = self.backends.get(namespace.backend) else { return false };
+        namespace.grow(blocks, backend.vsic.geometry())
+    }
+
     /// Reads a register of 32 bits.
     pub fn read32(&self, offset: u32) -> u32 {
         self.registers.read(offset)

@@ -40,6 +40,15 @@ impl Namespace {
         })
     }
 
+    /// It has so many blocks from now on, of a backend that is like this now; `false`: it would be smaller, or reach beyond it.
+    pub(super) fn grow(&mut self, blocks: u64, geometry: Geometry) -> bool {
+        let fits = self.first_block.checked_add(blocks).is_some_and(|end| end <= geometry.blocks);
+        if fits && blocks >= self.blocks {
+            (self.blocks, self.geometry) = (blocks, geometry);
+        }
+        fits && blocks >= self.blocks
+    }
+
     /// The backend's first block of a command, if all its blocks are the namespace's.
     ///
     /// # Errors

@@ -14,9 +14,9 @@ use super::error::NvmeError;
 use super::memory::{Mapping, Mappings};
 use super::spec::{Command, Configuration, PAGE_BYTES, register};
 use super::transport::Transport;
-use crate::error::StorageError;
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_api::Geometry;
+use qanat_api::StorageError;
 use qanat_nic::{Clock, Frame, MonotonicClock, Time};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -149,6 +149,12 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
             State::Stopping { .. } | State::Starting(_) => Some(self.clock.now() + Duration::from_millis(1)),
             State::Failed => None,
         }
+    }
+
+    /// The namespace has become larger, as its owner says; the controller knows already.
+    pub fn grown(&mut self, blocks: u64) {
+        self.identity.geometry.blocks = self.identity.geometry.blocks.max(blocks);
+        self.identity.namespace.blocks = self.identity.namespace.blocks.max(blocks);
     }
 
     /// The way to the controller.
@@ -452,6 +458,9 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
 
     #[inline]
     fn complete(&mut self, completions: &mut Vec<Completion>, completions_max: usize) -> usize {
+        if !self.device.transport.woken() && matches!(self.state, State::Up) {
+            self.fail(NvmeError::Absent);
+        }
         if !matches!(self.state, State::Up) {
             self.recover();
         }
@@ -477,7 +486,13 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.device.transport.event()
+        if matches!(self.state, State::Failed) {
+            return None;
+        }
+        let event = self.device.transport.event()?;
+        // What came before the transport knew that somebody waits is not announced.
+        let has_some = !self.ended.is_empty() || self.device.io.has_next();
+        self.device.transport.ready().filter(|_| has_some).or(Some(event))
     }
 
     fn statistics(&self) -> VsicStatistics {

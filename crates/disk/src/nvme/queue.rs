@@ -76,6 +76,11 @@ struct CompletionQueue {
 }
 
 impl CompletionQueue {
+    /// Whether there is a new entry.
+    fn has_next(&self) -> bool {
+        CompletionEntry::is_of_phase(self.memory.load(self.head as usize * 2 + 1), self.phase)
+    }
+
     #[inline]
     fn pop(&mut self) -> Option<CompletionEntry> {
         let place = self.head as usize * 2;
@@ -150,6 +155,11 @@ impl<T> QueuePair<T> {
     #[inline]
     pub(super) fn head(&self) -> u32 {
         self.completion.head
+    }
+
+    /// Whether [`next`](QueuePair::next) has something.
+    pub(super) fn has_next(&self) -> bool {
+        self.completion.has_next()
     }
 
     /// Commands under way.

@@ -29,7 +29,8 @@ pub trait Transport {
         true
     }
 
-    /// A descriptor that polls readable when there may be completions; `None`: the queue must be polled.
+    /// A descriptor that polls readable when there may be completions; `None`: the queue must be polled. Who asks is about to wait: what
+    /// completes after this was called is announced, once; [`woken`](Transport::woken) ends it.
     fn event(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -38,6 +39,17 @@ pub trait Transport {
     /// and then the queue is looked at once more.
     fn hush(&mut self) -> bool {
         false
+    }
+
+    /// A descriptor that polls readable now, for who is about to wait while there are completions already.
+    fn ready(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The driver does not wait any more, and looks for completions. Whether there still is a controller, as far as this way to it can tell
+    /// without asking.
+    fn woken(&mut self) -> bool {
+        true
     }
 
     /// The interrupt vector of the I/O queue, if it is to interrupt.

@@ -47,7 +47,9 @@ pub(super) fn of_file(device: u64, inode: u64) -> Holder {
         Some(process) => {
             let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
             let clause = format!("process {process} ({}) has locked it", name.trim());
-            Holder { clause, may_have_ended: !Path::new(&format!("/proc/{process}")).exists() }
+            // A daemon that has started itself anew is the process that it was: the kernel is about to let go of what it had.
+            let is_us = process == std::process::id();
+            Holder { clause, may_have_ended: is_us || !Path::new(&format!("/proc/{process}")).exists() }
         }
         None => Holder { clause: "another program has locked it".to_owned(), may_have_ended: true },
     }

@@ -12,8 +12,10 @@
 
 mod file;
 mod holder;
+mod make;
 
 pub use file::{DiskFile, DiskOptions};
+pub use make::make_file;
 
 use crate::error::{OpenError, StorageError};
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
@@ -22,8 +24,9 @@ use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
+use rustix::event::EventfdFlags;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,6 +37,13 @@ const FILE: Fixed = Fixed(0);
 const ZEROES_BYTES: u32 = 1 << 20;
 /// How long a device that is let go may take for what is under way. Then its memory is given up, for good.
 const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// `IORING_REGISTER_BUFFERS_UPDATE`, which the crate does not name.
+const BUFFERS_UPDATE: u8 = 16;
+
+fn vector_of(addresses: &std::ops::Range<usize>) -> libc::iovec {
+    libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(addresses.start), iov_len: addresses.len() }
+}
 
 /// A request under way.
 struct Slot {
@@ -72,9 +82,16 @@ fn restrictions() -> [Restriction; 5] {
 pub struct Uring {
     ring: IoUring,
     file: DiskFile,
-    /// Memory registered with the kernel, in the order of its numbers; the last is the zeroes.
-    regions: Vec<(std::ops::Range<usize>, Rc<Region>)>,
+    /// Memory registered with the kernel, by its number; `None`: there is room for more.
+    regions: Vec<Option<(std::ops::Range<usize>, Rc<Region>)>>,
     zeroes: Frame,
+    /// The number of the zeroes' memory.
+    zeroes_buffer: u16,
+    /// The file is another process's as well, which has locked it.
+    is_lent: bool,
+    /// It is signalled when there is something to complete; only of a fenced ring. (The ring's own descriptor does not wake who polls it:
+    /// completions are made when this thread asks.)
+    event: Option<OwnedFd>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Requests that ended without the device.
@@ -102,40 +119,97 @@ impl Uring {
     /// # Errors
     /// [`OpenError::Ring`], [`OpenError::Memory`].
     pub fn over(file: DiskFile, memory: &[Rc<Region>]) -> Result<Uring, OpenError> {
+        Uring::build(file, memory, 0)
+    }
+
+    /// Over a file that another process has locked, with memory that comes and goes ([`lend`](Uring::lend)), so many pieces at most. From
+    /// here on the ring can do nothing but read, write and flush this file, and register memory: whoever gets hold of it opens no file
+    /// and no socket by it, whatever else the process may do.
+    ///
+    /// # Errors
+    /// [`OpenError::Ring`], [`OpenError::Memory`].
+    pub fn fenced(file: DiskFile, pieces_max: u16) -> Result<Uring, OpenError> {
+        Uring::build(file, &[], pieces_max.max(1))
+    }
+
+    /// `pieces_max`: of memory that is lent later, so many at once; then the ring is fenced.
+    fn build(file: DiskFile, memory: &[Rc<Region>], pieces_max: u16) -> Result<Uring, OpenError> {
         let depth = file.geometry.depth;
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .setup_cqsize(2 * depth.next_power_of_two())
-            .setup_r_disabled()
-            .build(depth.next_power_of_two())
-            .map_err(|error| OpenError::Ring { error })?;
+        let is_lent = pieces_max > 0;
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+        builder.setup_cqsize(2 * depth.next_power_of_two()).setup_r_disabled();
+        let ring = builder.build(depth.next_power_of_two()).map_err(|error| OpenError::Ring { error })?;
         let of_zeroes = |error| OpenError::Memory { bytes: ZEROES_BYTES as usize, error };
         let region = Region::new(1, ZEROES_BYTES).map_err(of_zeroes)?;
         let mut zeroes =
             region.pool(1).and_then(|pool| pool.allocate(0)).ok_or_else(|| of_zeroes(io::Error::other("no frame")))?;
         zeroes.append(ZEROES_BYTES as usize);
-        let regions: Vec<_> =
-            memory.iter().cloned().chain([region]).map(|region| (region.addresses(), region)).collect();
-        let vectors: Vec<libc::iovec> = regions
-            .iter()
-            .map(|(addresses, _)| libc::iovec {
-                iov_base: std::ptr::with_exposed_provenance_mut(addresses.start),
-                iov_len: addresses.len(),
-            })
-            .collect();
-        // SAFETY: the regions are mapped as long as `self.regions` holds them, which is dropped after the ring.
-        unsafe { ring.submitter().register_buffers(&vectors) }
-            .map_err(|error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error })?;
-        ring.submitter()
-            .register_files(&[file.as_fd().as_raw_fd()])
-            .and_then(|()| ring.submitter().register_restrictions(&mut restrictions()))
-            .and_then(|()| ring.submitter().register_enable_rings())
-            .map_err(|error| OpenError::Ring { error })?;
+        let mut regions: Vec<_> =
+            memory.iter().cloned().chain([region]).map(|region| Some((region.addresses(), region))).collect();
+        let zeroes_buffer = regions.len() as u16 - 1;
+        let vectors: Vec<libc::iovec> = regions.iter().flatten().map(|(addresses, _)| vector_of(addresses)).collect();
+        let refused = |error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error };
+        let failed = |error| OpenError::Ring { error };
+        let submitter = ring.submitter();
+        if is_lent {
+            regions.resize(regions.len() + usize::from(pieces_max), None);
+            submitter.register_buffers_sparse(regions.len() as u32).map_err(refused)?;
+            // SAFETY: the regions are mapped as long as `self.regions` holds them, which is dropped after the ring.
+            unsafe { submitter.register_buffers_update(0, &vectors, None) }.map_err(refused)?;
+        } else {
+            // SAFETY: as above.
+            unsafe { submitter.register_buffers(&vectors) }.map_err(refused)?;
+        }
+        submitter.register_files(&[file.as_fd().as_raw_fd()]).map_err(failed)?;
+        let mut event = None;
+        if is_lent {
+            let made = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let made = made.map_err(|error| failed(error.into()))?;
+            submitter.register_eventfd(made.as_raw_fd()).map_err(failed)?;
+            event = Some(made);
+        }
+        let lending = is_lent.then(|| Restriction::register_op(BUFFERS_UPDATE));
+        let mut allowed: Vec<Restriction> = restrictions().into_iter().chain(lending).collect();
+        submitter.register_restrictions(&mut allowed).map_err(failed)?;
+        submitter.register_enable_rings().map_err(failed)?;
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
-        Ok(Uring { ring, file, regions, zeroes, slots, free, refused, statistics: VsicStatistics::default() })
+        let statistics = VsicStatistics::default();
+        Ok(Uring { ring, file, regions, zeroes, zeroes_buffer, is_lent, event, slots, free, refused, statistics })
+    }
+
+    /// Registers memory that buffers will be of, until it is taken back.
+    ///
+    /// # Errors
+    /// What the kernel says: `ENOMEM` beyond the limit of locked memory, `EFAULT` for more than 1 GiB. `ENOSPC`: there is no room for more,
+    /// or the ring was not made for memory that comes later.
+    pub fn lend(&mut self, region: &Rc<Region>) -> io::Result<()> {
+        let free = self.regions.iter().position(Option::is_none);
+        let index = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
+        let addresses = region.addresses();
+        // SAFETY: the region is mapped as long as `self.regions` holds it, which is until the kernel has let go of it.
+        unsafe { self.ring.submitter().register_buffers_update(index as u32, &[vector_of(&addresses)], None) }?;
+        if let Some(place) = self.regions.get_mut(index) {
+            *place = Some((addresses, Rc::clone(region)));
+        }
+        Ok(())
+    }
+
+    /// Takes memory back. Requests under way keep the pages until they end.
+    pub fn take_back(&mut self, region: &Rc<Region>) {
+        let is_it =
+            |place: &Option<(_, Rc<Region>)>| place.as_ref().is_some_and(|(_, found)| Rc::ptr_eq(found, region));
+        let Some(index) = self.regions.iter().position(is_it) else { return };
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: no memory is named.
+        let taken = unsafe { self.ring.submitter().register_buffers_update(index as u32, &[nothing], None) };
+        // If the kernel keeps it, so do we.
+        if taken.is_ok()
+            && let Some(place) = self.regions.get_mut(index)
+        {
+            *place = None;
+        }
     }
 
     /// The open file, for another ring on it.
@@ -147,7 +221,8 @@ impl Uring {
     #[inline]
     fn buffer_of(&self, frame: &Frame) -> Option<u16> {
         let address = frame.bytes().as_ptr().addr();
-        self.regions.iter().position(|(addresses, _)| addresses.contains(&address)).map(|index| index as u16)
+        let holds = |(addresses, _): &(std::ops::Range<usize>, _)| addresses.contains(&address);
+        self.regions.iter().position(|place| place.as_ref().is_some_and(holds)).map(|index| index as u16)
     }
 
     /// Queues what is left of the request in a slot.
@@ -169,8 +244,8 @@ impl Uring {
             (Kind::Flush, _) => opcode::Fsync::new(FILE).flags(FsyncFlags::DATASYNC).build(),
             _ => {
                 let some = left.min(u64::from(ZEROES_BYTES)) as u32;
-                let zeroes = self.regions.len() as u16 - 1;
-                opcode::WriteFixed::new(FILE, self.zeroes.bytes().as_ptr(), some, zeroes).offset(offset).build()
+                let (zeroes, buffer) = (self.zeroes.bytes().as_ptr(), self.zeroes_buffer);
+                opcode::WriteFixed::new(FILE, zeroes, some, buffer).offset(offset).build()
             }
         };
         self.push(&entry.user_data(u64::from(index)));
@@ -316,6 +391,17 @@ impl Vsic for Uring {
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        if let Some(event) = &self.event {
+            // What it says by now is old. It would block if there is nothing: then nothing was said.
+            let _ = rustix::io::read(event, &mut [0_u8; 8]);
+            // SAFETY: neither queue is in use elsewhere: both are borrowed within methods of `&mut self` only. Nothing is pushed or taken.
+            let (submission, completion) = unsafe { (self.ring.submission_shared(), self.ring.completion_shared()) };
+            if submission.taskrun() || submission.cq_overflow() || !completion.is_empty() || !self.refused.is_empty() {
+                // What came before is said again. It can't be full.
+                let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+            }
+            return Some(event.as_fd());
+        }
         // SAFETY: the ring's descriptor lives as long as the ring, which `self` owns.
         Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
     }
@@ -352,7 +438,9 @@ impl Drop for Uring {
         }
         // The kernel lets go of a ring in its own time; the file is somebody else's at once.
         let _ = self.ring.submitter().unregister_files();
-        self.file.unlock();
+        if !self.is_lent {
+            self.file.unlock();
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod areas;
+mod disk_core;
 mod drivers;
+mod hostile;
 mod middleware;
 mod nvme;
 mod suite;

@@ -14,6 +14,69 @@ pub(super) fn only_net_cores() -> Result<(), ConfineError> {
     apply(filter(&[], &PRCTL, &[]))
 }
 
+/// Those of a disk core's loop: its ring, memory that it is given, sockets that it has. `mmap` never executable.
+pub(super) fn only_disk_cores() -> Result<(), ConfineError> {
+    apply(disk_cores_filter())
+}
+
+fn disk_cores_filter() -> Result<BpfProgram, BackendError> {
+    let is = |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DISK_CORES_CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let fcntl = [libc::F_GET_SEALS, libc::F_DUPFD_CLOEXEC, libc::F_GETFL, libc::F_GETFD];
+    let fcntl: Result<Vec<_>, _> =
+        fcntl.iter().map(|command| SeccompRule::new(vec![is(1, *command as u64)?])).collect();
+    rules.insert(libc::SYS_fcntl, fcntl?);
+    let death = SeccompRule::new(vec![is(0, libc::PR_SET_PDEATHSIG as u64)?])?;
+    rules.insert(libc::SYS_prctl, vec![death]);
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let never = SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64);
+        let condition = SeccompCondition::new(2, SeccompCmpArgLen::Dword, never, 0)?;
+        rules.insert(call, vec![SeccompRule::new(vec![condition])?]);
+    }
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    SeccompFilter::new(rules, refused, SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?.try_into()
+}
+
+/// What a disk core calls, by any arguments.
+const DISK_CORES_CALLS: &[i64] = &[
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_ppoll,
+    // Its disk's doorbell; what it says on standard error.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_close,
+    libc::SYS_fstat,
+    // How large a memory file is, by its descriptor: no file can be reached by its name.
+    libc::SYS_statx,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getppid,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+];
+
 /// Those of a process that keeps a stack for others.
 pub(super) fn only_keepers() -> Result<(), ConfineError> {
     // Urgent data is told of by a signal; 0 asks whether there is such a process.

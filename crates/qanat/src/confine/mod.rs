@@ -68,6 +68,19 @@ pub fn confine() -> Result<Confinement, ConfineError> {
     Ok(Confinement { user, landlock, seccomp: true })
 }
 
+/// Gives up all that a disk core's loop does not need, once it has its disk: what else it needs comes as descriptors. For good. Its ring
+/// must be fenced by then: system calls made through a ring are not seen by a filter.
+///
+/// # Errors
+/// What could not be given up; the process is not to go on then.
+pub fn confine_disk_core() -> Result<Confinement, ConfineError> {
+    let user = rustix::process::geteuid().is_root();
+    let account = user.then_some(Account { user: NOBODY, group: NOBODY });
+    let landlock = give_up(account, &Places::default())?;
+    calls::only_disk_cores()?;
+    Ok(Confinement { user, landlock, seccomp: true })
+}
+
 /// Gives up all that a process does not need which keeps a stack that less privileged ones share with it, and makes calls for others on
 /// sockets it is given: it opens nothing by name, makes no connection, executes nothing, looks into no process, and of signals sends
 /// only that of urgent data, which nobody heeds who has not asked for it, and what a socket sends whose owner has said so. For good.

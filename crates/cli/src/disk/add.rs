@@ -1,0 +1,78 @@
+//! `qanat disk add` and `remove`: the disks that the daemon has.
+
+use super::size;
+use crate::daemon::{DaemonArguments, TellArguments};
+use crate::say::done;
+use clap::Args;
+use qanat::control::protocol::{DiskWish, Request};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Have the daemon take a file or block device as a disk, on which users have areas by the policy
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat disk add fast --file /var/lib/qanat/fast.img --size 4G    makes the file
+  sudo qanat disk add nvme --file /dev/nvme1n1                         a whole device, or a partition
+It is prepared if it is empty. Whatever is on it already is refused, never overwritten. The daemon opens it again whenever it starts.")]
+pub struct AddArguments {
+    /// What it is called
+    name: String,
+    /// The file or block device
+    #[arg(long, value_name = "PATH")]
+    file: PathBuf,
+    /// The size of a file that is to be made
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    size: Option<u64>,
+    #[command(flatten)]
+    daemon: DaemonArguments,
+    #[command(flatten)]
+    tell: TellArguments,
+}
+
+/// Have the daemon let go of a disk. What is on it stays
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat disk remove fast    its areas stay on it: `qanat disk add` brings them back")]
+pub struct RemoveArguments {
+    /// Which
+    name: String,
+    #[command(flatten)]
+    daemon: DaemonArguments,
+    #[command(flatten)]
+    tell: TellArguments,
+}
+
+/// Adds one.
+pub fn add(arguments: &AddArguments) -> Result<(), String> {
+    let AddArguments { name, file, size, daemon, tell } = arguments;
+    let path = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    // The same file is the same disk, whatever it is called.
+    let path = path.canonicalize().unwrap_or(path);
+    daemon.order(Request::AddDisk(DiskWish { name: name.clone(), path: path.clone(), size: *size }))?;
+    let disks = daemon.session()?.disks().map_err(|error| error.to_string())?;
+    let disk = disks.into_iter().find(|disk| disk.name == *name).ok_or_else(|| format!("the disk {name} is gone"))?;
+    let (bytes, free) = (disk.bytes, disk.free_bytes);
+    let fields = json!({ "disk": name, "path": path, "bytes": bytes, "free_bytes": free, "areas": disk.area_count });
+    let text = format!(
+        "{name}: a disk of {} with {} areas, {} of it free",
+        size::text(bytes),
+        disk.area_count,
+        size::text(free)
+    );
+    done(tell.json, &fields, &text);
+    Ok(())
+}
+
+/// Removes one.
+pub fn remove(arguments: &RemoveArguments) -> Result<(), String> {
+    let RemoveArguments { name, daemon, tell } = arguments;
+    daemon.order(Request::RemoveDisk { disk: name.clone() })?;
+    done(
+        tell.json,
+        &json!({ "disk": name }),
+        &format!("The daemon has let go of the disk {name}; what is on it stays."),
+    );
+    Ok(())
+}

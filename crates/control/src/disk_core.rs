@@ -1,0 +1,153 @@
+//! What the daemon says to a disk core it has started: the disk, and the areas of it that are for applications. A disk core opens
+//! nothing by itself: what it needs comes as descriptors beside these orders.
+//!
+//! ```text
+//!   application ──asks──▶ daemon: an area by the policy, memory, two pairs of sockets
+//!      ▲                    │  Open: memory, the core's end of the doorbell, the core's end of the lease
+//!      └─ memory, its end ──┴─▶ disk core: serves the queue pair in the memory, within the area's extents only
+//! ```
+//! The daemon makes every descriptor:
+//!
+//! * **the disk**: a file, partition or disk that the daemon opened for direct I/O and has locked, or opened exclusively.
+//! * **memory**: a memory file of [`SharedLayout::length`] bytes, made by [`SharedLayout::allocate`]: all of it is allocated, and it has
+//!   the seals `F_SEAL_SHRINK`, `F_SEAL_GROW` and `F_SEAL_SEAL`. A disk core refuses one that has not, since an application could pull
+//!   such memory from under it. The application has the same file. It is charged to the application's user until the lease ends.
+//! * **doorbell**: one end of a `SOCK_SEQPACKET` pair; the application has the other. Each side says a byte when the other sleeps. Its end
+//!   is the end of the application, or of the disk core. It takes no descriptors, if the kernel can refuse them. (It is no eventfd: both
+//!   sides would share its flags, and nobody would see the other's end.)
+//! * **lease**: one end of a pair whose other end the daemon watches. The disk core closes it when neither the area nor the memory is used
+//!   any more, not even by requests that the device still has. Until then the area's space must not be another's.
+
+use qanat_disk::Geometry;
+use qanat_disk::area::{AreaLimits, Extent};
+pub use qanat_disk::disk_core::{Closing, TenantStatistics};
+use qanat_disk::shared::SharedLayout;
+use serde::{Deserialize, Serialize};
+
+/// Longest order or report, bytes: an area has 200 extents at most.
+pub const ORDER_BYTES_MAX: usize = 16_384;
+
+/// An order. Each is one message of [`crate::protocol::send`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// The disk, which comes once and first; beside it is its descriptor. The answer is [`Report::Ready`].
+    Disk {
+        /// What the disk core says of it in its own messages.
+        name: String,
+        /// Requests that the device may have at once: 1…4,096.
+        depth: u32,
+    },
+    /// An area for an application; beside it are the memory, the doorbell and the lease, in this order. The answer is [`Report::Opened`] or
+    /// [`Report::Refused`].
+    Open(Box<OpenOrder>),
+    /// The area has become larger: these are all its extents now, of which the first are as they were. The answer is [`Report::Grown`] or
+    /// [`Report::Refused`]; the application is told by the daemon.
+    Grow {
+        /// Whose.
+        tenant: u64,
+        /// Where it lies now.
+        extents: Vec<Extent>,
+        /// Bytes of it that are ready, and may be used.
+        bytes: u64,
+    },
+    /// Other limits from now on. The answer is [`Report::Limited`] or [`Report::Refused`].
+    Limit {
+        /// Whose.
+        tenant: u64,
+        /// Which.
+        limits: AreaLimits,
+    },
+    /// The application is to have the area no more. What the device has already is waited for. The answer is [`Report::Closed`]; there is none
+    /// if the area has been closed before.
+    Close {
+        /// Whose.
+        tenant: u64,
+    },
+    /// The answer is one [`Report::Statistics`] for each tenant.
+    Statistics,
+}
+
+/// An area for an application.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenOrder {
+    /// The daemon's number for it, never used again in the life of the disk core.
+    pub tenant: u64,
+    /// Where the area lies on the disk, in order.
+    pub extents: Vec<Extent>,
+    /// Bytes of it that are ready, and may be used: whole blocks of the disk.
+    pub bytes: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// How much may be asked for. Zeroes: as much as the disk does.
+    pub limits: AreaLimits,
+    /// How the memory is divided.
+    pub layout: SharedLayout,
+}
+
+/// What a disk core says to the daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// The disk is open, and the process is confined.
+    Ready {
+        /// What it is like.
+        geometry: Geometry,
+        /// `"seccomp"`, `"landlock"`, `"user"`: what was given up.
+        confinement: Vec<String>,
+    },
+    /// The area can be used.
+    Opened {
+        /// Whose.
+        tenant: u64,
+    },
+    /// An order was not done; the tenant is as it was before.
+    Refused {
+        /// Whose.
+        tenant: u64,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// The area has its new size.
+    Grown {
+        /// Whose.
+        tenant: u64,
+        /// All of it, bytes.
+        bytes: u64,
+    },
+    /// The area has its new limits.
+    Limited {
+        /// Whose.
+        tenant: u64,
+    },
+    /// The application has the area no more. The lease is closed when the device has let go, which may be later.
+    Closed {
+        /// Whose.
+        tenant: u64,
+        /// Why.
+        why: Closing,
+        /// What it did.
+        statistics: TenantStatistics,
+    },
+    /// Counters.
+    Statistics {
+        /// Whose.
+        tenant: u64,
+        /// Since it was opened.
+        statistics: TenantStatistics,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_order_fits() {
+        let extents = vec![Extent { unit: u64::MAX, units: u64::MAX }; 200];
+        let layout = SharedLayout { queue_bytes: u32::MAX, frame_bytes: u32::MAX, frames: u32::MAX };
+        let limits = AreaLimits { requests_per_second: u64::MAX, bytes_per_second: u64::MAX };
+        let order = OpenOrder { tenant: u64::MAX, extents, bytes: u64::MAX, read_only: false, limits, layout };
+        let order = Order::Open(Box::new(order));
+        let text = serde_json::to_vec(&crate::protocol::Envelope { version: crate::protocol::VERSION, body: &order });
+        assert!(text.unwrap().len() <= ORDER_BYTES_MAX);
+    }
+}

@@ -1,0 +1,201 @@
+//! [`Channel`]: a tenant's requests on their way to the disk and back, which the tenant's controller takes for a disk.
+
+use super::rate::Rates;
+use crate::area::AreaLimits;
+use crate::slots::Slots;
+use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
+use qanat_api::Geometry;
+use qanat_api::StorageError;
+use qanat_nic::Time;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+/// Bytes of zeroes that are one turn of a tenant's: a longer request goes to the disk in pieces.
+const ZEROES_BYTES_MAX: u64 = 1 << 20;
+
+/// What the disk has.
+struct AtDisk {
+    token: u64,
+    kind: Kind,
+    /// Of this piece.
+    bytes: u64,
+    /// Of zeroes: where they go on, and how many blocks are left.
+    rest: Option<(u64, u64)>,
+}
+
+/// Requests of one tenant, in the disk's own addresses. None of its queues grows beyond the depth.
+pub(super) struct Channel {
+    geometry: Geometry,
+    waiting: VecDeque<Request>,
+    under_way: Slots<AtDisk>,
+    ended: VecDeque<Completion>,
+    at_disk: u32,
+    bytes_at_disk: u64,
+    in_flight: usize,
+    rates: Rates,
+    /// When the first that waits may go on.
+    due: Option<Time>,
+    held: u64,
+    statistics: VsicStatistics,
+}
+
+impl Channel {
+    /// To a disk like this; `depth`: requests at once.
+    pub(super) fn new(disk: Geometry, depth: u32, limits: AreaLimits) -> Channel {
+        let mut rates = Rates::default();
+        rates.set(limits);
+        let room = depth as usize;
+        Channel {
+            geometry: Geometry { depth, ..disk },
+            waiting: VecDeque::with_capacity(room),
+            under_way: Slots::new(),
+            ended: VecDeque::with_capacity(room),
+            at_disk: 0,
+            bytes_at_disk: 0,
+            in_flight: 0,
+            rates,
+            due: None,
+            held: 0,
+            statistics: VsicStatistics::default(),
+        }
+    }
+
+    /// Other limits from now on.
+    pub(super) fn limit(&mut self, limits: AreaLimits) {
+        self.rates.set(limits);
+        self.due = None;
+    }
+
+    /// Requests that the disk has.
+    pub(super) fn at_disk(&self) -> u32 {
+        self.at_disk
+    }
+
+    /// Bytes of their transfers.
+    pub(super) fn bytes_at_disk(&self) -> u64 {
+        self.bytes_at_disk
+    }
+
+    /// Whether any request waits for its turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether any end waits for the tenant's controller.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// When the first that waits may go on, if the limits hold it.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Requests that were held by the limits.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The next for the disk, with the number it is known by here; `None`: there is none, or the limits hold it.
+    pub(super) fn next(&mut self, now: Time) -> Option<Request> {
+        if self.due.is_some_and(|due| now < due) {
+            return None;
+        }
+        let first = self.waiting.front()?;
+        let (kind, whole) = (first.operation.kind(), first.bytes());
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let some = (ZEROES_BYTES_MAX / block_bytes).max(1);
+        let bytes = match &first.operation {
+            Operation::WriteZeroes { blocks, .. } => (*blocks).min(some) * block_bytes,
+            _ => whole,
+        };
+        if let Err(due) = self.rates.take(bytes, now) {
+            // Once for each that is held.
+            self.held += u64::from(self.due.is_none());
+            self.due = Some(due);
+            return None;
+        }
+        self.due = None;
+        let Request { token, operation } = self.waiting.pop_front()?;
+        let (operation, rest) = match operation {
+            Operation::WriteZeroes { block, blocks } if blocks > some => {
+                (Operation::WriteZeroes { block, blocks: some }, Some((block + some, blocks - some)))
+            }
+            operation => (operation, None),
+        };
+        self.at_disk += 1;
+        self.bytes_at_disk += bytes;
+        Some(Request { token: self.under_way.put(AtDisk { token, kind, bytes, rest }), operation })
+    }
+
+    /// The disk has ended what it had by this number.
+    pub(super) fn end(&mut self, completion: Completion) {
+        let Some(AtDisk { token, kind, bytes, rest }) = self.under_way.take(completion.token) else { return };
+        self.at_disk = self.at_disk.saturating_sub(1);
+        self.bytes_at_disk = self.bytes_at_disk.saturating_sub(bytes);
+        if let Some((block, blocks)) = rest.filter(|_| completion.result.is_ok()) {
+            self.waiting.push_back(Request { token, operation: Operation::WriteZeroes { block, blocks } });
+            return;
+        }
+        self.statistics.count(kind, bytes, completion.result);
+        self.ended.push_back(Completion { token, ..completion });
+    }
+
+    /// What waits is not done any more, and what has ended is forgotten; what the disk has is waited for.
+    pub(super) fn abandon(&mut self) {
+        self.waiting.clear();
+        self.ended.clear();
+        self.due = None;
+    }
+}
+
+impl Vsic for Channel {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn room(&self) -> usize {
+        (self.geometry.depth as usize).saturating_sub(self.in_flight)
+    }
+
+    fn submit(&mut self, request: Request) -> Result<(), Request> {
+        if self.room() == 0 {
+            return Err(request);
+        }
+        self.in_flight += 1;
+        match request.check(&self.geometry) {
+            Ok(()) => self.waiting.push_back(request),
+            Err(error) => self.refuse(request, error),
+        }
+        Ok(())
+    }
+
+    /// The disk core rings, when all tenants have had their turn.
+    fn ring(&mut self) {}
+
+    fn complete(&mut self, completions: &mut Vec<Completion>, completions_max: usize) -> usize {
+        let count = self.ended.len().min(completions_max);
+        completions.extend(self.ended.drain(..count));
+        self.in_flight -= count;
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn statistics(&self) -> VsicStatistics {
+        self.statistics
+    }
+}
+
+impl Channel {
+    fn refuse(&mut self, request: Request, error: StorageError) {
+        self.statistics.failures += 1;
+        self.ended.push_back(request.refused(error));
+    }
+}

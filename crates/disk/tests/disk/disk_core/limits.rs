@@ -1,0 +1,74 @@
+//! Limits of requests and bytes.
+
+use super::rig::{House, first_area, frame_of, second_area};
+use qanat_disk::area::AreaLimits;
+use qanat_disk::{Operation, Request, SimConfig, Vsic};
+use qanat_nic::{Clock, Time};
+use std::time::Duration;
+
+/// Requests of `bytes` that an application gets done in half a second, as many at once as it can.
+fn done_in_half_a_second(limits: AreaLimits, bytes: usize) -> (u64, u64) {
+    let house = House::new(SimConfig { depth: 32, ..SimConfig::default() });
+    let mut tenant = house.honest(1, first_area(), limits);
+    let (mut done, mut completions) = (0, Vec::new());
+    let end = house.clock.now() + Duration::from_millis(500);
+    while house.clock.now() < end {
+        while tenant.disk.room() > 0 {
+            let operation = Operation::Read { block: 0, frame: frame_of(&tenant.pool, bytes) };
+            tenant.disk.submit(Request { token: 0, operation }).unwrap();
+        }
+        tenant.disk.ring();
+        done += tenant.complete(&mut completions, usize::MAX) as u64;
+        assert!(completions.drain(..).all(|completion| completion.result == Ok(())));
+    }
+    let held = house.core.borrow().statistics().map(|(_, of)| of.held).sum();
+    (done, held)
+}
+
+#[test]
+fn a_flood_gets_what_its_limits_say() {
+    let (unlimited, held) = done_in_half_a_second(AreaLimits::default(), 512);
+    assert!(unlimited > 50_000 && held == 0, "{unlimited}");
+    for (limits, bytes, expected) in [
+        (AreaLimits { requests_per_second: 5_000, bytes_per_second: 0 }, 512, 2_500_u64),
+        (AreaLimits { requests_per_second: 0, bytes_per_second: 4_096_000 }, 4_096, 500),
+        (AreaLimits { requests_per_second: 1_000, bytes_per_second: 4_096_000 }, 16_384, 125),
+    ] {
+        let (done, held) = done_in_half_a_second(limits, bytes);
+        // A burst of 10 ms is on top.
+        assert!(done >= expected && done <= expected + expected / 50 + 2, "{limits:?}: {done}, not {expected}");
+        assert!(held > expected / 2, "{held}");
+    }
+}
+
+#[test]
+fn who_is_held_says_when_it_goes_on_and_holds_nobody_else() {
+    let house = House::new(SimConfig { depth: 32, ..SimConfig::default() });
+    let slow = AreaLimits { requests_per_second: 1, bytes_per_second: 0 };
+    let mut held = house.honest(1, first_area(), slow);
+    let mut free = house.honest(2, second_area(), AreaLimits::default());
+    for token in 0..20 {
+        let operation = Operation::Read { block: 0, frame: frame_of(&held.pool, 512) };
+        held.disk.submit(Request { token, operation }).unwrap();
+    }
+    held.disk.ring();
+    for round in 0..50 {
+        free.write_and_read(4, round, 512, round as u8).unwrap();
+    }
+    let due = house.turn().due.unwrap();
+    assert!(due > house.clock.now() && due <= house.clock.now() + Duration::from_secs(1), "{due:?}");
+    let mut completions = Vec::new();
+    held.disk.complete(&mut completions, usize::MAX);
+    let before = completions.len();
+    assert_eq!(before, 1);
+    house.clock.advance_to(due + Duration::from_micros(1));
+    house.turns(3);
+    held.disk.complete(&mut completions, usize::MAX);
+    assert_eq!(completions.len(), before + 1);
+    // The daemon changes its mind.
+    house.core.borrow_mut().limit(1, AreaLimits::default()).unwrap();
+    house.turns(5);
+    held.disk.complete(&mut completions, usize::MAX);
+    assert_eq!(completions.len(), 20);
+    assert_eq!(house.turn().due, None::<Time>);
+}

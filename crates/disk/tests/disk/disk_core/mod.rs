@@ -1,0 +1,6 @@
+//! The disk core with honest applications.
+
+mod fairness;
+mod limits;
+pub mod rig;
+mod serving;

@@ -1,0 +1,176 @@
+//! The process of a disk core: takes the daemon's orders, gives up its rights once it has the disk, and serves areas.
+//!
+//! ```text
+//!  orders ─ Disk ─▶ opens the ring, gives up its rights ─▶ Ready
+//!         ─ Open, Grow, Limit, Close ─▶ DiskCore ─▶ Opened, Grown, Refused, Closed
+//! ```
+//! It ends when the daemon does: nobody else would know which areas it serves. What its applications have under way ends with an error at
+//! their drivers, once each.
+
+use crate::confine::{ConfineError, Confinement, confine_disk_core};
+use qanat_control::disk_core::{ORDER_BYTES_MAX, OpenOrder, Order, Report};
+use qanat_control::protocol::{Fault, receive, send};
+use qanat_disk::disk_core::{DiskCore, PIECES_MAX, TenantConfig, TenantDescriptors, TenantError};
+use qanat_disk::{DiskFile, OpenError, Uring};
+use qanat_nic::{Clock, MonotonicClock, Time};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long it looks again and again after the last thing it did, before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+/// Turns between two looks at the daemon's orders, at most, while there is something to do.
+const TURNS_PER_LOOK: u32 = 64;
+/// Orders taken at one look.
+const ORDERS_PER_LOOK: usize = 8;
+/// Descriptors it may have: three of each tenant, and its own.
+const DESCRIPTORS_MAX: u64 = 256;
+
+/// Why a disk core does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiskCoreError {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] OpenError),
+    /// What it could not give up.
+    #[error("the disk core can't give up its rights: {0}")]
+    Confine(#[from] ConfineError),
+    /// The daemon says what can't be understood.
+    #[error("the daemon's orders: {0}")]
+    Orders(Fault),
+    /// An order came without its descriptors, or not in its turn.
+    #[error("the daemon's orders: {0} without its descriptors, or not in its turn")]
+    Order(&'static str),
+    /// A limit could not be set.
+    #[error("a limit of {DESCRIPTORS_MAX} descriptors: {0}")]
+    Limit(std::io::Error),
+}
+
+/// The daemon's end.
+struct Orders {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Orders {
+    /// The next order; `None`: there is none now.
+    fn next(&mut self) -> Result<Option<(Order, Vec<OwnedFd>)>, DiskCoreError> {
+        match receive(self.socket.as_fd(), &mut self.buffer) {
+            Ok(order) => Ok(Some(order)),
+            Err(Fault::Empty) => Ok(None),
+            Err(fault) => Err(DiskCoreError::Orders(fault)),
+        }
+    }
+
+    fn wait(&self) {
+        // EINTR is as good as an order: the caller looks.
+        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], None);
+    }
+
+    fn say(&self, report: Report) -> Result<(), DiskCoreError> {
+        // A daemon that does not listen is gone, or no use: all that it does not know of would be lost.
+        send(self.socket.as_fd(), report, &[]).map_err(DiskCoreError::Orders)
+    }
+}
+
+/// Serves until the daemon closes `orders`, a `SOCK_SEQPACKET` socket that does not block.
+///
+/// # Errors
+/// [`DiskCoreError`].
+pub fn serve(orders: OwnedFd) -> Result<(), DiskCoreError> {
+    let mut orders = Orders { socket: orders, buffer: vec![0; ORDER_BYTES_MAX] };
+    let served = begin(&mut orders).and_then(|core| core.map_or(Ok(()), |core| work(core, &mut orders)));
+    match served {
+        Err(DiskCoreError::Orders(Fault::Closed)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Waits for the disk, and gives up what is not needed for serving it.
+fn begin(orders: &mut Orders) -> Result<Option<DiskCore<Uring>>, DiskCoreError> {
+    let (order, beside) = loop {
+        match orders.next()? {
+            Some(order) => break order,
+            None => orders.wait(),
+        }
+    };
+    let (Order::Disk { name, depth }, Ok([disk])) = (order, <[OwnedFd; 1]>::try_from(beside)) else {
+        return Err(DiskCoreError::Order("the disk"));
+    };
+    let file = DiskFile::over(disk, Path::new(&name), depth)?;
+    let disk = Uring::fenced(file, PIECES_MAX)?;
+    let limit = Rlimit { current: Some(DESCRIPTORS_MAX), maximum: Some(DESCRIPTORS_MAX) };
+    setrlimit(Resource::Nofile, limit).map_err(|error| DiskCoreError::Limit(error.into()))?;
+    let Confinement { user, landlock, seccomp } = confine_disk_core()?;
+    let given_up = [("user", user), ("landlock", landlock), ("seccomp", seccomp)];
+    let confinement = given_up.iter().filter(|(_, is_so)| *is_so).map(|(what, _)| (*what).to_owned()).collect();
+    let core = DiskCore::new(disk);
+    orders.say(Report::Ready { geometry: core.geometry(), confinement })?;
+    Ok(Some(core))
+}
+
+fn work(mut core: DiskCore<Uring>, orders: &mut Orders) -> Result<(), DiskCoreError> {
+    let clock = MonotonicClock::new();
+    let (mut last_did, mut turns) = (clock.now(), 0_u32);
+    loop {
+        let now = clock.now();
+        let turn = core.turn(now);
+        while let Some(closed) = core.next_closed() {
+            let (tenant, why, statistics) = (closed.tenant, closed.why, closed.statistics);
+            orders.say(Report::Closed { tenant, why, statistics })?;
+        }
+        turns = turns.wrapping_add(1);
+        if turn.has_more {
+            last_did = now;
+        }
+        let may_sleep = now.since(last_did) >= SPIN;
+        if may_sleep || turns.is_multiple_of(TURNS_PER_LOOK) {
+            if hear(&mut core, orders)? {
+                last_did = now;
+            } else if may_sleep {
+                core.sleep(orders.socket.as_fd(), turn.due.map(|due: Time| due.since(clock.now())));
+                last_did = clock.now();
+            }
+        }
+    }
+}
+
+/// Does what the daemon has ordered; whether there was anything.
+fn hear(core: &mut DiskCore<Uring>, orders: &mut Orders) -> Result<bool, DiskCoreError> {
+    for count in 0..ORDERS_PER_LOOK {
+        let Some((order, beside)) = orders.next()? else { return Ok(count > 0) };
+        let done = |tenant, outcome: Result<(), TenantError>, report| match outcome {
+            Ok(()) => report,
+            Err(error) => Report::Refused { tenant, why: error.to_string() },
+        };
+        match order {
+            Order::Disk { .. } => return Err(DiskCoreError::Order("a second disk")),
+            Order::Open(order) => {
+                let Ok([memory, doorbell, lease]) = <[OwnedFd; 3]>::try_from(beside) else {
+                    return Err(DiskCoreError::Order("an area"));
+                };
+                let OpenOrder { tenant, extents, bytes, read_only, limits, layout } = *order;
+                let config = TenantConfig { tenant, extents, bytes, read_only, limits, layout };
+                let opened = core.open(&config, TenantDescriptors { memory, doorbell, lease });
+                orders.say(done(tenant, opened, Report::Opened { tenant }))?;
+            }
+            Order::Grow { tenant, extents, bytes } => {
+                orders.say(done(tenant, core.grow(tenant, &extents, bytes), Report::Grown { tenant, bytes }))?;
+            }
+            Order::Limit { tenant, limits } => {
+                orders.say(done(tenant, core.limit(tenant, limits), Report::Limited { tenant }))?;
+            }
+            // One that is gone already has been told of.
+            Order::Close { tenant } => _ = core.close(tenant),
+            Order::Statistics => {
+                for (tenant, statistics) in core.statistics() {
+                    orders.say(Report::Statistics { tenant, statistics })?;
+                }
+            }
+        }
+    }
+    Ok(true)
+}
