@@ -218,15 +218,16 @@ impl<V: Backend> DiskCore<V> {
             turn.has_more |= self.serve((first + step) % count);
         }
         turn.has_more |= self.pass_on(first, now);
+        if now >= self.look_at {
+            self.look_at = now + LOOK;
+            self.look();
+        }
         for tenant in self.tenants() {
+            turn.has_more |= tenant.is_over();
             let Some(channel) = tenant.channel() else { continue };
             turn.has_more |= channel.has_ended();
             turn.is_under_way |= channel.at_disk() > 0;
             turn.due = channel.due().into_iter().chain(turn.due).min();
-        }
-        if now >= self.look_at {
-            self.look_at = now + LOOK;
-            self.look();
         }
         turn
     }
