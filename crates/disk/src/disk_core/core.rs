@@ -1,8 +1,9 @@
 //! [`DiskCore`]: serves the queue pairs of applications that are not believed, each within its area.
 
 use super::backend::Backend;
-use super::tenant::TRANSFER_BYTES_MAX;
-use super::tenant::{COMMANDS_MAX, Closing, Tenant, TenantConfig, TenantDescriptors, TenantError, TenantStatistics};
+use super::tenant::{
+    COMMANDS_MAX, Closing, TRANSFER_BYTES_MAX, Tenant, TenantConfig, TenantDescriptors, TenantError, TenantStatistics,
+};
 use crate::area::{AreaLimits, Extent};
 use crate::geometry::Geometry;
 use crate::vsic::Completion;
