@@ -1,8 +1,8 @@
 //! Disks of the daemon's, and the areas that its users have on them: by the policy, over restarts, and over its death at any moment.
 #![forbid(unsafe_code)]
 
-use qanat::control::client::{ClientError, Session};
-use qanat::control::protocol::{Answer, AreaPath, Request};
+use qanat_control::client::{ClientError, Session};
+use qanat_control::protocol::{Answer, AreaPath, Request};
 use qanat_tests::e2e::{Outcome, Program, Running, Unit, eventually, process, qanat, qanat_for_anybody, scenario};
 use qanat_tests::random::Random;
 use rustix::process::{Gid, Signal, Uid, kill_process, kill_process_group};

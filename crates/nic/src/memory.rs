@@ -48,7 +48,7 @@ impl Region {
             // What is noted is to be had elsewhere: in a file, of which there is no more than what is touched.
             let file = memory_file::create(FRAMES)?;
             memory_file::set_length(file.as_fd(), length)?;
-            return Region::map(length, file.as_fd(), frame_count, frame_size);
+            return Region::of_memory_file(file.as_fd(), frame_count, frame_size);
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
@@ -68,7 +68,7 @@ impl Region {
         // Allocated now: the process that makes the memory is charged for it, not the one that registers it.
         memory_file::allocate(file.as_fd(), length)?;
         memory_file::seal(file.as_fd(), memory_file::SIZE | SealFlags::SEAL)?;
-        let region = Region::map(length, file.as_fd(), frame_count, frame_size)?;
+        let region = Region::of_memory_file(file.as_fd(), frame_count, frame_size)?;
         Ok((region, file))
     }
 

@@ -1,8 +1,9 @@
 //! [`DiskCore`]: serves the queue pairs of applications that are not believed, each within its area.
 
 use super::backend::Backend;
-use super::tenant::TRANSFER_BYTES_MAX;
-use super::tenant::{COMMANDS_MAX, Closing, Tenant, TenantConfig, TenantDescriptors, TenantError, TenantStatistics};
+use super::tenant::{
+    COMMANDS_MAX, Closing, TRANSFER_BYTES_MAX, Tenant, TenantConfig, TenantDescriptors, TenantError, TenantStatistics,
+};
 use crate::area::{AreaLimits, Extent};
 use crate::vsic::Completion;
 use qanat_api::Geometry;
@@ -218,15 +219,16 @@ impl<V: Backend> DiskCore<V> {
             turn.has_more |= self.serve((first + step) % count);
         }
         turn.has_more |= self.pass_on(first, now);
+        if now >= self.look_at {
+            self.look_at = now + LOOK;
+            self.look();
+        }
         for tenant in self.tenants() {
+            turn.has_more |= tenant.is_over();
             let Some(channel) = tenant.channel() else { continue };
             turn.has_more |= channel.has_ended();
             turn.is_under_way |= channel.at_disk() > 0;
             turn.due = channel.due().into_iter().chain(turn.due).min();
-        }
-        if now >= self.look_at {
-            self.look_at = now + LOOK;
-            self.look();
         }
         turn
     }

@@ -90,8 +90,13 @@ impl Stage {
     }
 }
 
+/// A row of an I/O command: its name, the command, how it ends.
+type CommandRow<'a> = (&'a str, fn(&mut Attacker) -> Command, Status);
+/// A row of an attack.
+type AttackRow<'a> = (&'a str, fn(&mut Stage));
+
 /// Rows of I/O commands, each of which ends with a status.
-pub fn refused(rows: &[(&str, fn(&mut Attacker) -> Command, Status)]) {
+pub fn refused(rows: &[CommandRow<'_>]) {
     for (row, command, status) in rows {
         let mut stage = Stage::new(row);
         let command = command(&mut stage.attacker);
@@ -101,7 +106,7 @@ pub fn refused(rows: &[(&str, fn(&mut Attacker) -> Command, Status)]) {
 }
 
 /// Rows of attacks with one fate.
-pub fn attacks(fate: Fate, rows: &[(&str, fn(&mut Stage))]) {
+pub fn attacks(fate: Fate, rows: &[AttackRow<'_>]) {
     for (row, attack) in rows {
         let mut stage = Stage::new(row);
         attack(&mut stage);
