@@ -1,9 +1,9 @@
 //! A disk core's process, with this test for its daemon and its applications. No root needed; as root it gives up its user as well.
 #![forbid(unsafe_code)]
 
-use qanat::control::disk_core::{Closing, ORDER_BYTES_MAX, OpenOrder, Order, Report};
-use qanat::control::protocol::{receive, send};
 use qanat::nic::{MonotonicClock, Pool};
+use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, OpenOrder, Order, Report};
+use qanat_control::protocol::{receive, send};
 use qanat_disk::area::{AreaLimits, Extent};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::shared::{SharedArea, SharedLayout, SharedTransport};

@@ -65,6 +65,8 @@ struct Open {
 impl Open {
     fn new(area: StorageArea) -> Open {
         let geometry = area.vsic.geometry();
+        // There are rights yet to make one.
+        let _ = area.vsic.doorbell();
         Open {
             vsic: area.vsic,
             pool: area.pool,

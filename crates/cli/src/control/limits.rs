@@ -5,7 +5,7 @@ use crate::control::status::{named, rate_text};
 use crate::daemon::DaemonArguments;
 use crate::say::sayln;
 use clap::Args;
-use qanat::control::protocol::DiskRate;
+use qanat_control::protocol::DiskRate;
 
 /// Show what you may have of the control plane: cards, queues, memory, addresses, services, VLANs, providers, disks
 #[derive(Args)]

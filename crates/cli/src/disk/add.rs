@@ -4,7 +4,7 @@ use super::size;
 use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::Args;
-use qanat::control::protocol::{DiskWish, Request};
+use qanat_control::protocol::{DiskWish, Request};
 use serde_json::json;
 use std::path::PathBuf;
 

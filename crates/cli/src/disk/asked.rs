@@ -1,8 +1,8 @@
 //! Changes of the daemon's disks, asked for.
 
 use crate::progress::progress_bar;
-use qanat::control::client::Session;
-use qanat::control::protocol::{Answer, AreaPath, AreaStatus, Request};
+use qanat_control::client::Session;
+use qanat_control::protocol::{Answer, AreaPath, AreaStatus, Request};
 use std::time::Duration;
 
 /// Between two looks at how far the zeroing of an area is.

@@ -3,10 +3,10 @@
 use super::place::{self, Place, PlaceArguments};
 use crate::say::sayln;
 use clap::Args;
-use qanat::control::protocol::{AreaPath, AreaWish};
 use qanat_bench::disk::ours::measure;
 use qanat_bench::disk::points;
 use qanat_bench::load::duration;
+use qanat_control::protocol::{AreaPath, AreaWish};
 use qanat_disk::area::AreaName;
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::shared::SharedLayout;

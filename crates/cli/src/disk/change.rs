@@ -6,7 +6,7 @@ use super::size;
 use crate::daemon::parse_number;
 use crate::say;
 use clap::Args;
-use qanat::control::protocol::{AreaPath, DiskRate, Request};
+use qanat_control::protocol::{AreaPath, DiskRate, Request};
 use qanat_disk::area::{AreaError, AreaLimits, AreaName, Areas};
 use qanat_disk::{DiskOptions, Uring};
 

@@ -25,6 +25,7 @@ use io_uring::{EnterFlags, IoUring, opcode, squeue};
 use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
 use rustix::event::EventfdFlags;
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -63,11 +64,13 @@ struct Slot {
 
 /// `IORING_UNREGISTER_FILES`, which the crate does not name.
 const UNREGISTER_FILES: u8 = 3;
+/// `IORING_REGISTER_EVENTFD`, likewise.
+const REGISTER_EVENTFD: u8 = 4;
 /// `IOSQE_FIXED_FILE`, likewise.
 const FIXED_FILE: u8 = 1;
 
 /// All that a ring may ever be asked for (`io_uring_register(2)`: IORING_REGISTER_RESTRICTIONS).
-fn restrictions() -> [Restriction; 5] {
+fn restrictions() -> [Restriction; 6] {
     [
         Restriction::sqe_op(opcode::ReadFixed::CODE),
         Restriction::sqe_op(opcode::WriteFixed::CODE),
@@ -75,6 +78,7 @@ fn restrictions() -> [Restriction; 5] {
         // Only files that are registered, of which there is one.
         Restriction::sqe_flags_required(FIXED_FILE),
         Restriction::register_op(UNREGISTER_FILES),
+        Restriction::register_op(REGISTER_EVENTFD),
     ]
 }
 
@@ -89,9 +93,9 @@ pub struct Uring {
     zeroes_buffer: u16,
     /// The file is another process's as well, which has locked it.
     is_lent: bool,
-    /// It is signalled when there is something to complete; only of a fenced ring. (The ring's own descriptor does not wake who polls it:
-    /// completions are made when this thread asks.)
-    event: Option<OwnedFd>,
+    /// It is signalled when there is something to complete. It is made when it is first asked for: a ring that is only polled does without
+    /// the signals. (The ring's own descriptor does not wake a thread that polls it, for completions are made when this thread asks.)
+    event: OnceCell<Option<OwnedFd>>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Requests that ended without the device.
@@ -162,21 +166,21 @@ impl Uring {
             unsafe { submitter.register_buffers(&vectors) }.map_err(refused)?;
         }
         submitter.register_files(&[file.as_fd().as_raw_fd()]).map_err(failed)?;
-        let mut event = None;
-        if is_lent {
-            let made = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-            let made = made.map_err(|error| failed(error.into()))?;
-            submitter.register_eventfd(made.as_raw_fd()).map_err(failed)?;
-            event = Some(made);
-        }
         let lending = is_lent.then(|| Restriction::register_op(BUFFERS_UPDATE));
         let mut allowed: Vec<Restriction> = restrictions().into_iter().chain(lending).collect();
         submitter.register_restrictions(&mut allowed).map_err(failed)?;
         submitter.register_enable_rings().map_err(failed)?;
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
-        let statistics = VsicStatistics::default();
+        let (event, statistics) = (OnceCell::new(), VsicStatistics::default());
         Ok(Uring { ring, file, regions, zeroes, zeroes_buffer, is_lent, event, slots, free, refused, statistics })
+    }
+
+    /// `None`: there are no descriptors left, and the ring has to be polled.
+    fn make_event(&self) -> Option<OwnedFd> {
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+        self.ring.submitter().register_eventfd(event.as_raw_fd()).ok()?;
+        Some(event)
     }
 
     /// Registers memory that buffers will be of, until it is taken back.
@@ -390,20 +394,18 @@ impl Vsic for Uring {
         self.slots.len() - self.free.len() + self.refused.len()
     }
 
+    /// Has to be asked for once before the process gives up its rights: making it takes a system call that a confined service has not.
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        if let Some(event) = &self.event {
-            // What it says by now is old. It would block if there is nothing: then nothing was said.
-            let _ = rustix::io::read(event, &mut [0_u8; 8]);
-            // SAFETY: neither queue is in use elsewhere: both are borrowed within methods of `&mut self` only. Nothing is pushed or taken.
-            let (submission, completion) = unsafe { (self.ring.submission_shared(), self.ring.completion_shared()) };
-            if submission.taskrun() || submission.cq_overflow() || !completion.is_empty() || !self.refused.is_empty() {
-                // What came before is said again. It can't be full.
-                let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-            }
-            return Some(event.as_fd());
+        let event = self.event.get_or_init(|| self.make_event()).as_ref()?;
+        // What it says by now is old. It would block if there is nothing: then nothing was said.
+        let _ = rustix::io::read(event, &mut [0_u8; 8]);
+        // SAFETY: neither queue is in use elsewhere: both are borrowed within methods of `&mut self` only. Nothing is pushed or taken.
+        let (submission, completion) = unsafe { (self.ring.submission_shared(), self.ring.completion_shared()) };
+        if submission.taskrun() || submission.cq_overflow() || !completion.is_empty() || !self.refused.is_empty() {
+            // What came before is said again. It can't be full.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
-        // SAFETY: the ring's descriptor lives as long as the ring, which `self` owns.
-        Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
+        Some(event.as_fd())
     }
 
     /// Starts what is queued as well: one system call.
@@ -480,5 +482,28 @@ mod tests {
         assert_eq!(outcome(&mut disk.ring, &opcode::Fsync::new(FILE).build()), 0);
         let refused = disk.ring.submitter().register_files(&[0]).unwrap_err();
         assert!(matches!(refused.raw_os_error(), Some(libc::EACCES | libc::EBUSY)), "{refused}");
+    }
+
+    #[test]
+    fn what_has_ended_wakes_who_sleeps_on_the_doorbell() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        let memory = Region::new(2, 4_096).unwrap();
+        let pool = memory.pool(2).unwrap();
+        let mut disk = Uring::open(&path, DiskOptions::default(), &[memory]).unwrap();
+        for token in 0..3 {
+            let mut frame = pool.allocate(0).unwrap();
+            frame.append(4_096).unwrap();
+            disk.submit(Request { token, operation: Operation::Read { block: 0, frame } }).unwrap();
+            disk.ring();
+            let bell = disk.doorbell().unwrap();
+            let mut polled = [rustix::event::PollFd::from_borrowed_fd(bell, rustix::event::PollFlags::IN)];
+            let patience = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+            assert_eq!(rustix::event::poll(&mut polled, Some(&patience)).unwrap(), 1, "nobody is woken");
+            let mut ended = Vec::new();
+            assert_eq!(disk.complete(&mut ended, 8), 1);
+            assert_eq!((ended[0].token, ended[0].result), (token, Ok(())));
+        }
     }
 }
