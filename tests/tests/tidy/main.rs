@@ -23,8 +23,8 @@ mod rooms;
 const LAYERS: [&[&str]; 12] = [
     &["qanat-wire", "qanat-launch"],
     &["qanat-nic"],
-    &["qanat-api", "qanat-disk"],
-    &["qanat-abi"],
+    &["qanat-api"],
+    &["qanat-abi", "qanat-disk"],
     &["qanat-stack"],
     &["qanat-store", "qanat-control"],
     &["qanat", "qanat-daemon"],
