@@ -133,7 +133,10 @@ impl Uring {
     /// # Errors
     /// [`OpenError::Ring`], [`OpenError::Memory`].
     pub fn fenced(file: DiskFile, pieces_max: u16) -> Result<Uring, OpenError> {
-        Uring::build(file, &[], pieces_max.max(1))
+        let disk = Uring::build(file, &[], pieces_max.max(1))?;
+        // It is made while there are rights.
+        let _ = disk.doorbell();
+        Ok(disk)
     }
 
     /// `pieces_max`: of memory that is lent later, so many at once; then the ring is fenced.
