@@ -22,7 +22,7 @@ Examples:
   qanat disk list                        the daemon's disks, with one's own areas; root sees all
   qanat disk list --on fast              one of them
   qanat disk list --on ./fast.img        of a file or device
-  qanat disk list --on ./fast.img --json with extents, for programs")]
+  qanat disk list --on ./fast.img --json   with extents, for programs")]
 pub struct Arguments {
     /// One disk: of the daemon's by its name, or a file or block device
     #[arg(long, value_name = "DISK")]

@@ -23,7 +23,8 @@ const CONNECTIONS_MAX: u32 = 256;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat disk prepare fast.img --size 1G && qanat disk create logs --on fast.img --size 256M
+  qanat disk prepare fast.img --size 1G              a file becomes a disk,
+  qanat disk create logs --on fast.img --size 256M   and a part of it an area
   sudo qanat echo-disk logs --on fast.img            TCP at 10.77.0.2:7; WHAT IS IN THE AREA IS OVERWRITTEN
   sudo qanat load tcp 10.77.0.2:7 --size 512         how long a durable answer takes
   ncat 10.77.0.2 7                                   or by hand
