@@ -250,8 +250,12 @@ impl Watchman {
                 let _ = stopper.write_all(&[if is_restart { LEAVE } else { 0 }]);
                 break;
             }
+            let is_end = |signal: &i32| *signal != SIGHUP;
             // Until this thread is told to end.
-            signals.forever().filter(|signal| *signal != SIGHUP).count() > 0
+            let told = signals.forever().filter(is_end).count();
+            // What arrives from here on waits for the next daemon. What arrived before may have been overtaken by the word to end.
+            let _ = SigSet::from_iter(SIGNALS).thread_block();
+            told + signals.pending().filter(is_end).count() > 0
         });
         Ok((Watchman { handle, thread }, stop))
     }
