@@ -123,8 +123,8 @@ impl Peer {
 /// # Errors
 /// [`HarnessError`], with what is missing or wrong.
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
-    fio::look()?;
     let points = options.chosen(points(options.quick), Point::to_string)?;
+    fio::look()?;
     let ground = Ground::new(options, progress)?;
     let mut environment = Environment::here();
     progress("waiting for a quiet machine");
