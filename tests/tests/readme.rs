@@ -249,6 +249,9 @@ fn every_command_of_the_readme_does_what_it_says() {
                     let part = match *what {
                         "prepare" => "254 MiB of it free",
                         "bench" => "random reads, 4 KiB, depth 32",
+                        "add" => "shared: a disk of 1 GiB",
+                        // Of the daemon's disk, or of the file.
+                        _ if text.contains("mine") => "mine",
                         _ => "logs",
                     };
                     assert!(text.contains(part), "{text}");
