@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use qanat::nic::{MonotonicClock, Pool};
-use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, OpenOrder, Order, Report};
+use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, Order, Report, TenantConfig};
 use qanat_control::protocol::{receive, send};
 use qanat_disk::area::{AreaLimits, Extent};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
@@ -64,7 +64,7 @@ impl Core {
         let ((doorbell, its), (lease, its_lease)) = (pair(), pair());
         let memory = layout.allocate().expect("memory");
         let limits = AreaLimits::default();
-        let order = OpenOrder { tenant, extents: vec![extent], bytes: AREA_BYTES, read_only: false, limits, layout };
+        let order = TenantConfig { tenant, extents: vec![extent], bytes: AREA_BYTES, read_only: false, limits, layout };
         self.order(Order::Open(Box::new(order)), &[memory.as_fd(), its.as_fd(), its_lease.as_fd()]);
         assert_eq!(self.report(), Report::Opened { tenant });
         (SharedArea { memory, doorbell, layout }, lease)
@@ -256,7 +256,7 @@ fn descriptors_that_are_none_of_its_kind_are_refused() {
     let layout = SharedLayout::new(&NvmeOptions::default(), 4, 4_096);
     let order = |tenant, extent| {
         let limits = AreaLimits::default();
-        let order = OpenOrder { tenant, extents: vec![extent], bytes: 4_096, read_only: false, limits, layout };
+        let order = TenantConfig { tenant, extents: vec![extent], bytes: 4_096, read_only: false, limits, layout };
         Order::Open(Box::new(order))
     };
     let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();

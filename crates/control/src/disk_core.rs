@@ -9,9 +9,10 @@
 //! The daemon makes every descriptor:
 //!
 //! * **the disk**: a file, partition or disk that the daemon opened for direct I/O and has locked, or opened exclusively.
-//! * **memory**: a memory file of [`SharedLayout::length`] bytes, made by [`SharedLayout::allocate`]: all of it is allocated, and it has
-//!   the seals `F_SEAL_SHRINK`, `F_SEAL_GROW` and `F_SEAL_SEAL`. A disk core refuses one that has not, since an application could pull
-//!   such memory from under it. The application has the same file. It is charged to the application's user until the lease ends.
+//! * **memory**: a memory file of [`length`](qanat_disk::shared::SharedLayout::length) bytes, made by
+//!   [`allocate`](qanat_disk::shared::SharedLayout::allocate): all of it is allocated, and it has the seals `F_SEAL_SHRINK`, `F_SEAL_GROW`
+//!   and `F_SEAL_SEAL`. A disk core refuses one that has not, since an application could pull such memory from under it. The application has
+//!   the same file. It is charged to the application's user until the lease ends.
 //! * **doorbell**: one end of a `SOCK_SEQPACKET` pair; the application has the other. Each side says a byte when the other sleeps. Its end
 //!   is the end of the application, or of the disk core. It takes no descriptors, if the kernel can refuse them. (It is no eventfd: both
 //!   sides would share its flags, and nobody would see the other's end.)
@@ -20,8 +21,7 @@
 
 use qanat_disk::Geometry;
 use qanat_disk::area::{AreaLimits, Extent};
-pub use qanat_disk::disk_core::{Closing, TenantStatistics};
-use qanat_disk::shared::SharedLayout;
+pub use qanat_disk::disk_core::{Closing, TenantConfig, TenantStatistics};
 use serde::{Deserialize, Serialize};
 
 /// Longest order or report, bytes: an area has 200 extents at most.
@@ -39,7 +39,7 @@ pub enum Order {
     },
     /// An area for an application; beside it are the memory, the doorbell and the lease, in this order. The answer is [`Report::Opened`] or
     /// [`Report::Refused`].
-    Open(Box<OpenOrder>),
+    Open(Box<TenantConfig>),
     /// The area has become larger: these are all its extents now, of which the first are as they were. The answer is [`Report::Grown`] or
     /// [`Report::Refused`]; the application is told by the daemon.
     Grow {
@@ -65,23 +65,6 @@ pub enum Order {
     },
     /// The answer is one [`Report::Statistics`] for each tenant.
     Statistics,
-}
-
-/// An area for an application.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct OpenOrder {
-    /// The daemon's number for it, never used again in the life of the disk core.
-    pub tenant: u64,
-    /// Where the area lies on the disk, in order.
-    pub extents: Vec<Extent>,
-    /// Bytes of it that are ready, and may be used: whole blocks of the disk.
-    pub bytes: u64,
-    /// Writes are refused.
-    pub read_only: bool,
-    /// How much may be asked for. Zeroes: as much as the disk does.
-    pub limits: AreaLimits,
-    /// How the memory is divided.
-    pub layout: SharedLayout,
 }
 
 /// What a disk core says to the daemon.
@@ -143,9 +126,10 @@ mod tests {
     #[test]
     fn the_longest_order_fits() {
         let extents = vec![Extent { unit: u64::MAX, units: u64::MAX }; 200];
-        let layout = SharedLayout { queue_bytes: u32::MAX, frame_bytes: u32::MAX, frames: u32::MAX };
+        let layout =
+            qanat_disk::shared::SharedLayout { queue_bytes: u32::MAX, frame_bytes: u32::MAX, frames: u32::MAX };
         let limits = AreaLimits { requests_per_second: u64::MAX, bytes_per_second: u64::MAX };
-        let order = OpenOrder { tenant: u64::MAX, extents, bytes: u64::MAX, read_only: false, limits, layout };
+        let order = TenantConfig { tenant: u64::MAX, extents, bytes: u64::MAX, read_only: false, limits, layout };
         let order = Order::Open(Box::new(order));
         let text = serde_json::to_vec(&crate::protocol::Envelope { version: crate::protocol::VERSION, body: &order });
         assert!(text.unwrap().len() <= ORDER_BYTES_MAX);

@@ -8,9 +8,9 @@
 //! their drivers, once each.
 
 use crate::confine::{ConfineError, Confinement, confine_disk_core};
-use qanat_control::disk_core::{ORDER_BYTES_MAX, OpenOrder, Order, Report};
+use qanat_control::disk_core::{ORDER_BYTES_MAX, Order, Report};
 use qanat_control::protocol::{Fault, receive, send};
-use qanat_disk::disk_core::{DiskCore, PIECES_MAX, TenantConfig, TenantDescriptors, TenantError};
+use qanat_disk::disk_core::{DiskCore, PIECES_MAX, TenantDescriptors, TenantError};
 use qanat_disk::{DiskFile, OpenError, Uring};
 use qanat_nic::{Clock, MonotonicClock, Time};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -148,12 +148,11 @@ fn hear(core: &mut DiskCore<Uring>, orders: &mut Orders) -> Result<bool, DiskCor
         };
         match order {
             Order::Disk { .. } => return Err(DiskCoreError::Order("a second disk")),
-            Order::Open(order) => {
+            Order::Open(config) => {
                 let Ok([memory, doorbell, lease]) = <[OwnedFd; 3]>::try_from(beside) else {
                     return Err(DiskCoreError::Order("an area"));
                 };
-                let OpenOrder { tenant, extents, bytes, read_only, limits, layout } = *order;
-                let config = TenantConfig { tenant, extents, bytes, read_only, limits, layout };
+                let tenant = config.tenant;
                 let opened = core.open(&config, TenantDescriptors { memory, doorbell, lease });
                 orders.say(done(tenant, opened, Report::Opened { tenant }))?;
             }

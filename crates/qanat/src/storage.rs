@@ -82,7 +82,7 @@ impl Open {
         self.geometry.transfer_bytes_max.min(self.pool.region().frame_size()) as usize
     }
 
-    /// The block at a byte; one beyond the end, which the queue pair refuses, if none begins there.
+    /// The block that begins at a byte.
     #[inline]
     fn block_at(&self, offset: u64) -> Result<u64, StorageError> {
         let block_bytes = u64::from(self.geometry.block_bytes);
@@ -101,6 +101,18 @@ impl Open {
         }
         self.is_queued = true;
         Ok(())
+    }
+
+    /// The frame to write from: the block's own if it is of the area's memory, or a copy of it.
+    fn frame_of(&self, block: Block) -> Result<Frame, CommandError> {
+        let block = match block.into_frame() {
+            Ok(frame) if self.pool.region().addresses().contains(&frame.bytes().as_ptr().addr()) => return Ok(frame),
+            Ok(frame) => Block::transmit(frame),
+            Err(own) => own,
+        };
+        let mut frame = self.pool.allocate(0).ok_or(CommandError::Full)?;
+        frame.append_bytes(block.bytes()).ok_or(CommandError::TooLong)?;
+        Ok(frame)
     }
 
     /// What a completion means to the service.
@@ -149,10 +161,11 @@ impl Storage {
                 open.vsic.wait(SETTLE_STEP);
                 open.vsic.complete(&mut self.passing, usize::MAX);
                 for completion in self.passing.drain(..) {
-                    open.asked.get_mut(completion.token as usize).into_iter().for_each(|asked| *asked = None);
-                    open.free.push(completion.token as u32);
+                    drop(open.event(AreaId::new(0, 0), completion));
                 }
             }
+            // What ends later than that is nobody's.
+            open.asked.fill(None);
         }
     }
 
@@ -295,19 +308,5 @@ impl StorageCommands for Storage {
             Ok((block, blocks)) => open.submit(Asked::Zero(token), Operation::WriteZeroes { block, blocks }),
             Err(error) => self.refuse(Event::Zeroed { area, token, result: Err(error) }),
         }
-    }
-}
-
-impl Open {
-    /// The frame to write from: the block's own if it is of the area's memory, or a copy of it.
-    fn frame_of(&self, block: Block) -> Result<Frame, CommandError> {
-        let block = match block.into_frame() {
-            Ok(frame) if self.pool.region().addresses().contains(&frame.bytes().as_ptr().addr()) => return Ok(frame),
-            Ok(frame) => Block::transmit(frame),
-            Err(own) => own,
-        };
-        let mut frame = self.pool.allocate(0).ok_or(CommandError::Full)?;
-        frame.append_bytes(block.bytes()).ok_or(CommandError::TooLong)?;
-        Ok(frame)
     }
 }

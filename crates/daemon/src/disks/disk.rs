@@ -51,6 +51,28 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// One that nothing is known of but its name, and that no thread has.
+    fn new(number: u32, name: String, path: PathBuf, state: DiskState) -> Disk {
+        Disk {
+            number,
+            name,
+            path,
+            state,
+            awaited_by: None,
+            orders: None,
+            thread: None,
+            bytes: 0,
+            free_bytes: 0,
+            geometry: None,
+            areas: BTreeMap::new(),
+            errands: Errands::default(),
+            file: None,
+            core: None,
+            tenants: BTreeMap::new(),
+            offences: 0,
+        }
+    }
+
     /// It is open.
     pub(super) fn is_now(&mut self, opened: Opened) {
         self.state = DiskState::Ready;
@@ -166,22 +188,10 @@ impl Disks {
         let (orders, thread) = started.map_err(|error| say("start a thread for a disk", error))?;
         self.next_number += 1;
         let disk = Disk {
-            number,
-            name,
-            path,
-            state: DiskState::Opening,
             awaited_by,
             orders: Some(orders),
             thread: Some(thread),
-            bytes: 0,
-            free_bytes: 0,
-            geometry: None,
-            areas: BTreeMap::new(),
-            errands: Errands::default(),
-            file: None,
-            core: None,
-            tenants: BTreeMap::new(),
-            offences: 0,
+            ..Disk::new(number, name, path, DiskState::Opening)
         };
         self.all.insert(number, disk);
         Ok(number)
@@ -199,25 +209,7 @@ impl Disks {
     pub(super) fn note_unknown(&mut self, name: String, why: String) {
         let number = self.next_number;
         self.next_number += 1;
-        let disk = Disk {
-            number,
-            name,
-            path: PathBuf::new(),
-            state: DiskState::Failed(why),
-            awaited_by: None,
-            orders: None,
-            thread: None,
-            bytes: 0,
-            free_bytes: 0,
-            geometry: None,
-            areas: BTreeMap::new(),
-            errands: Errands::default(),
-            file: None,
-            core: None,
-            tenants: BTreeMap::new(),
-            offences: 0,
-        };
-        self.all.insert(number, disk);
+        self.all.insert(number, Disk::new(number, name, PathBuf::new(), DiskState::Failed(why)));
     }
 }
 

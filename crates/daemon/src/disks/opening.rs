@@ -8,7 +8,7 @@ use crate::disks::core::{Awaiting, DiskCore, DiskCoreStarter, Tenant};
 use crate::disks::errands::{Errand, Wish};
 use crate::error::{DaemonError, say};
 use crate::log::Event;
-use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, OpenOrder, Order, Report};
+use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, Order, Report, TenantConfig};
 use qanat_control::protocol::{Answer, AreaWish, DiskState, Fault, receive, send};
 use qanat_control::refusal::{Cause, Refusal};
 use qanat_disk::disk_core::TENANTS_MAX;
@@ -68,7 +68,7 @@ impl Daemon {
         let tenant = self.disks.last_tenant;
         let lease = self.watch(lease, Role::AreaLease(number, tenant), peer, None)?;
         self.charges.lease(lease, peer.account(), bytes);
-        let order = OpenOrder {
+        let order = TenantConfig {
             tenant,
             extents: area.extents,
             bytes: area.bytes,

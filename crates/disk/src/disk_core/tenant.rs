@@ -15,18 +15,18 @@ const QUEUE_ENTRIES_MAX: u32 = COMMANDS_MAX + 1;
 /// Bytes one command may transfer.
 pub(super) const TRANSFER_BYTES_MAX: u32 = 1 << 17;
 
-/// What an application is to have.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What an application is to have. It is also what the daemon says when it has an area opened.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TenantConfig {
-    /// Its number, which no other has that is open.
+    /// The daemon's number for it, never used again in the life of the disk core.
     pub tenant: u64,
     /// Where its area lies on the disk, in order.
     pub extents: Vec<Extent>,
-    /// Bytes of it that may be used: whole blocks.
+    /// Bytes of it that are ready, and may be used: whole blocks of the disk.
     pub bytes: u64,
     /// Writes are refused.
     pub read_only: bool,
-    /// How much it may ask for.
+    /// How much it may ask for. Zeroes: as much as the disk does.
     pub limits: AreaLimits,
     /// How its memory is divided.
     pub layout: SharedLayout,
