@@ -92,9 +92,15 @@ impl DiskEcho {
         block.append_with(whole - block.len(), |rest| rest.fill(0));
         stream.offset = if next + whole as u64 > geometry.bytes() { 0 } else { next };
         let offset = stream.offset;
-        stream.is_on_disk = true;
         self.next = offset + whole as u64;
-        context.write(area, offset, block, Durability::Durable, connection.to_token())
+        let given = context.write(area, offset, block, Durability::Durable, connection.to_token());
+        self.is_given(connection, given)
+    }
+
+    /// What came of a command to the disk: if it was taken, the disk has the piece until the command's event.
+    fn is_given(&mut self, connection: ConnectionId, given: Result<(), CommandError>) -> Result<(), CommandError> {
+        self.stream(connection).into_iter().for_each(|stream| stream.is_on_disk = given.is_ok());
+        given
     }
 
     /// It is durable: reads it again.
@@ -106,12 +112,13 @@ impl DiskEcho {
     ) -> Result<(), CommandError> {
         let area = self.area;
         let Some(stream) = self.stream(connection) else { return self.orphan_ended() };
-        stream.is_on_disk = result.is_ok();
+        stream.is_on_disk = false;
         if result.is_err() {
             return Err(CommandError::NotSending);
         }
         let length = stream.under_way.next_multiple_of(context.geometry(area)?.block_bytes as usize);
-        context.read(area, stream.offset, length, connection.to_token())
+        let given = context.read(area, stream.offset, length, connection.to_token());
+        self.is_given(connection, given)
     }
 
     /// It is here again: sends it.

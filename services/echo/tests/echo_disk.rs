@@ -70,6 +70,11 @@ fn area(disk: impl Vsic + 'static) -> (StorageArea, Pool) {
 
 /// Both run until every connection of the client's is over.
 fn converse(disk: impl Vsic + 'static, says: Vec<Bytes>) -> (Caller, qanat_echo::Figures) {
+    converse_in_turn(disk, vec![says]).pop().expect("one")
+}
+
+/// The same with one client after the other, and what the echo had counted after each.
+fn converse_in_turn(disk: impl Vsic + 'static, clients: Vec<Vec<Bytes>>) -> Vec<(Caller, qanat_echo::Figures)> {
     let (left, right) = pair(PairConfig::default()).expect("a wire");
     let plan = MemoryPlan { frame_size: 2_048, receive_frames: 256, transmit_frames: 256, prepared_frames: 0 };
     let mut server = Runtime::new(Box::new(left.open(plan).expect("memory")), Config::new(SERVER, 24), [1; 32]);
@@ -77,19 +82,23 @@ fn converse(disk: impl Vsic + 'static, says: Vec<Bytes>) -> (Caller, qanat_echo:
     let (area, pool) = area(disk);
     let area = server.add_area(area);
     assert_eq!(area, AreaId::new(0, 0));
-    let (mut echo, mut caller) = (DiskEcho::new(PORT, area, BUFFERS as usize), Caller::new(says));
+    let mut echo = DiskEcho::new(PORT, area, BUFFERS as usize);
     server.start(&mut echo).expect("started");
-    client.start(&mut caller).expect("started");
-    let begun = Instant::now();
     let is_over = |caller: &Caller, echo: &DiskEcho| {
         caller.over.len() == caller.says.len() && echo.figures().connections == 0 && pool.in_use_count() == 0
     };
-    while !is_over(&caller, &echo) {
-        server.turn(&mut echo);
-        client.turn(&mut caller);
-        assert!(begun.elapsed() < PATIENCE, "no end: {} buffers, {:?}", pool.in_use_count(), echo.figures());
-    }
-    (caller, echo.figures())
+    let talk = |says| {
+        let (mut caller, begun) = (Caller::new(says), Instant::now());
+        client.start(&mut caller).expect("started");
+        while !is_over(&caller, &echo) {
+            server.turn(&mut echo);
+            client.turn(&mut caller);
+            let in_use = pool.in_use_count();
+            assert!(begun.elapsed() < PATIENCE, "no end: {in_use} buffers, {:?}", echo.figures());
+        }
+        (caller, echo.figures())
+    };
+    clients.into_iter().map(talk).collect()
 }
 
 #[test]
@@ -136,4 +145,18 @@ fn connections_are_as_many_as_buffers() {
     assert_eq!(figures.dropped, 12 - u64::from(BUFFERS));
     let whole = caller.heard.iter().zip(&says).filter(|((_, heard), said)| heard == *said).count();
     assert_eq!(whole, BUFFERS as usize);
+}
+
+/// A disk that takes one request at a time refuses the others: their connections are reset, and make room for others all the same.
+#[test]
+fn a_request_that_is_refused_costs_no_connection_for_good() {
+    let media = Media::new(512, 4_096);
+    let disk = Sim::new(&media, SimConfig { depth: 1, seed: Some(3), ..SimConfig::default() });
+    let mut clients: Vec<Vec<Bytes>> = (0..20).map(|salt| vec![words(5_000, salt); 4]).collect();
+    clients.push(vec![words(5_000, 99)]);
+    let ended = converse_in_turn(disk, clients);
+    let (_, before) = &ended[ended.len() - 2];
+    assert!(before.dropped > u64::from(BUFFERS), "the disk refused {} requests only", before.dropped);
+    let (last, _) = &ended[ended.len() - 1];
+    assert!(last.heard[0].1 == words(5_000, 99) && last.over == [CloseReason::Finished], "{:?}", last.over);
 }
