@@ -3,8 +3,8 @@
 use crate::daemon::Card;
 use clap::{Args, ValueEnum};
 use qanat::{
-    AttachError, AttachOptions, Attachment, CardSource, DaemonCard, DuplicateAddressDetection, InterfaceCard, OwnCard,
-    OwnDevice, OwnKind, RouterAdvertisements, SpinPolicy, WantedCard,
+    AttachError, AttachOptions, Attachment, CardSource, DaemonCard, DuplicateAddressDetection, FunctionCard,
+    InterfaceCard, OwnCard, OwnDevice, OwnKind, RouterAdvertisements, SpinPolicy, WantedCard,
 };
 use qanat_control::address::Address;
 use qanat_control::client::{ClientError, default_socket};
@@ -12,6 +12,7 @@ use qanat_control::protocol::VnicWish;
 use qanat_nic::DeviceError;
 use qanat_nic::af_xdp::{Mode, PortRange};
 use qanat_nic::link::Namespace;
+use qanat_nic::vfio::{AddressError, PciAddress};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -99,7 +100,8 @@ impl From<OwnDeviceKind> for OwnDevice {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct AttachArguments {
-    /// Use this interface instead of a virtual one of our own. Its other traffic stays the kernel's
+    /// Use this interface instead of a virtual one of our own. Its other traffic stays the kernel's. vf:ADDRESS (vf:0000:02:10.0) is a
+    /// virtual function of a network card, which vfio-pci must have: it is driven by this process, and is all its own
     #[arg(long, value_name = "NAME", requires = "address")]
     pub interface: Option<String>,
     /// Our address. With --interface it may be one of the kernel's. Then only the service's port is taken
@@ -279,6 +281,22 @@ impl AttachArguments {
         Ok(options)
     }
 
+    /// A virtual function of a network card.
+    fn function(&self, address: &str, router_advertisements: RouterAdvertisements) -> Result<FunctionCard, String> {
+        let address: PciAddress =
+            address.parse().map_err(|error: AddressError| format!("--interface {FUNCTION}…: {error}"))?;
+        let refused = [
+            (self.vlan.is_some(), "--vlan", "its host puts it into one: `ip link set NIC vf NUMBER vlan ID`"),
+            (self.netns.is_some(), "--netns", "it is in no network namespace"),
+            (self.force_copy, "--force-copy", "nothing is copied"),
+            (self.queue.is_some(), "--queue", "it has one, which no daemon hands out"),
+        ];
+        match refused.iter().find(|(is_given, ..)| *is_given) {
+            Some((_, option, why)) => Err(format!("{option} is not for a virtual function: {why}")),
+            None => Ok(FunctionCard { address, router_advertisements }),
+        }
+    }
+
     /// Where the card comes from.
     fn source(&self, queues: u32, daemon: Option<PathBuf>) -> Result<CardSource, String> {
         let namespace = namespace(self.netns.as_deref())?;
@@ -288,6 +306,9 @@ impl AttachArguments {
             Ipv6::Routers => RouterAdvertisements::Routers,
             Ipv6::Auto => RouterAdvertisements::Addresses,
         };
+        if let Some(function) = self.interface.as_deref().and_then(|name| name.strip_prefix(FUNCTION)) {
+            return self.function(function, router_advertisements).map(CardSource::Function);
+        }
         if let (Some(name), None) = (&self.interface, self.queue) {
             let (vlan, mode) = (self.vlan, self.mode());
             let interface = InterfaceCard::new(name, namespace);
@@ -311,6 +332,9 @@ impl AttachArguments {
     }
 }
 
+/// What a virtual function's address follows in `--interface`.
+const FUNCTION: &str = "vf:";
+
 /// `http://…` of an address and port.
 pub fn url(address: IpAddr, port: u16) -> String {
     let host = match address {
@@ -333,5 +357,26 @@ mod tests {
         }
         assert_eq!(url("10.0.0.1".parse().unwrap(), 8_080), "http://10.0.0.1:8080/");
         assert_eq!(url("fd00::1".parse().unwrap(), 80), "http://[fd00::1]/");
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        attach: AttachArguments,
+    }
+
+    #[test]
+    fn a_virtual_function_is_named_by_its_address() {
+        let source = |more: &[&str]| {
+            let words = ["qanat", "--address", "10.9.0.2/24"].iter().chain(more);
+            <Line as clap::Parser>::try_parse_from(words).unwrap().attach.source(1, None)
+        };
+        let Ok(CardSource::Function(card)) = source(&["--interface", "vf:02:10.0"]) else { panic!("another source") };
+        assert_eq!(card.address.to_string(), "0000:02:10.0");
+        let refused = |more: &[&str]| source(&[&["--interface", "vf:02:10.0"], more].concat()).unwrap_err();
+        assert!(refused(&["--vlan", "7"]).contains("ip link set"));
+        assert!(refused(&["--force-copy"]).contains("--force-copy") && refused(&["--queue", "0"]).contains("--queue"));
+        assert!(source(&["--interface", "vf:eth0"]).unwrap_err().contains("lspci"));
+        assert!(matches!(source(&["--interface", "vf0"]), Ok(CardSource::Interface(_))));
     }
 }

@@ -113,6 +113,14 @@ pub(super) struct Tenant {
     is_closing: bool,
 }
 
+/// What of the disk an application is to have.
+pub(super) enum Scope {
+    /// An area.
+    Area,
+    /// All of it, its table included: the daemon.
+    Whole,
+}
+
 /// Whether an area is one of this disk.
 fn check_area(disk: &Geometry, extents: &[Extent], bytes: u64) -> Result<(), TenantError> {
     let total: u64 = extents.iter().map(Extent::bytes).fold(0, u64::saturating_add);
@@ -125,19 +133,22 @@ fn check_area(disk: &Geometry, extents: &[Extent], bytes: u64) -> Result<(), Ten
 }
 
 impl Tenant {
-    /// Makes its controller. `copies`: where data pass through that can't be lent.
+    /// Makes its controller, for what of the disk it is to have. `copies`: where data pass through that can't be lent.
     ///
     /// # Errors
     /// [`TenantError`]; nothing is left.
     pub(super) fn new(
         disk: Geometry,
-        config: &TenantConfig,
+        (config, scope): (&TenantConfig, Scope),
         descriptors: TenantDescriptors,
         copies: Pool,
         lend: impl FnOnce(&mut TenantMemory),
     ) -> Result<Tenant, TenantError> {
         let TenantConfig { tenant, extents, bytes, read_only, limits, layout } = config;
-        check_area(&disk, extents, *bytes)?;
+        match scope {
+            Scope::Area => check_area(&disk, extents, *bytes)?,
+            Scope::Whole => {}
+        }
         let TenantDescriptors { memory, doorbell, lease } = descriptors;
         let (mut end, mut memory) = CoreEnd::map(*layout, std::os::fd::AsFd::as_fd(&memory), doorbell)?;
         lend(&mut memory);

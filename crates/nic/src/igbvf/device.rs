@@ -35,8 +35,8 @@ const REGISTERS_BYTES: usize = 16_384;
 const RING: u32 = 512;
 /// Vectors: of frames, and of the mailbox.
 const VECTORS: u32 = 2;
-/// Longest layer-3 packet that the host's driver lets through without more.
-const MTU: u16 = 1_500;
+/// Longest layer-3 packet that the host's driver lets through without more, bytes.
+pub const MTU: u16 = 1_500;
 /// Ethernet header, a VLAN tag and the frame's checksum.
 const LINK_BYTES: u32 = 22;
 /// How often to look whether the host's driver has something to say, at most. It rings the bell, too.

@@ -31,6 +31,12 @@ pub enum VfioError {
         /// The kernel's driver that it has.
         driver: Option<String>,
     },
+    /// vfio-pci does not take it.
+    #[error("vfio-pci does not take {address}: `modprobe vfio-pci`, and `dmesg` says more")]
+    NotTaken {
+        /// Its address.
+        address: PciAddress,
+    },
     /// The machine has no IOMMU, or does not use it.
     #[error(
         "{address} has no IOMMU group, so its memory accesses can't be bounded: turn the IOMMU on in the firmware, and boot with \

@@ -2,6 +2,7 @@
 
 use qanat_nic::af_xdp::{Mode, PortRange};
 use qanat_nic::link::Namespace;
+use qanat_nic::vfio::PciAddress;
 use qanat_stack::DuplicateAddressDetection;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -69,6 +70,8 @@ pub enum CardSource {
     Own(OwnCard),
     /// An interface that is there already is shared with the kernel: takes root's rights.
     Interface(InterfaceCard),
+    /// A virtual function of a network card is driven by this process: takes the right to open its VFIO group.
+    Function(FunctionCard),
     /// A daemon gives it: needs no privilege.
     Daemon(DaemonCard),
 }
@@ -109,6 +112,15 @@ pub struct InterfaceCard {
     pub vlan: Option<u16>,
     /// Copy or not.
     pub mode: Mode,
+    /// What router advertisements are good for.
+    pub router_advertisements: RouterAdvertisements,
+}
+
+/// A virtual function of a network card (SR-IOV), which vfio-pci has. It has one queue, and all of it is this process's.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCard {
+    /// Where it is.
+    pub address: PciAddress,
     /// What router advertisements are good for.
     pub router_advertisements: RouterAdvertisements,
 }
@@ -178,6 +190,7 @@ impl CardSource {
         match self {
             CardSource::Own(own) => own.router_advertisements,
             CardSource::Interface(interface) => interface.router_advertisements,
+            CardSource::Function(function) => function.router_advertisements,
             CardSource::Daemon(_) => RouterAdvertisements::Ignore,
         }
     }
@@ -186,7 +199,7 @@ impl CardSource {
     pub(super) fn is_there(&self) -> bool {
         match self {
             CardSource::Own(_) => false,
-            CardSource::Interface(_) => true,
+            CardSource::Interface(_) | CardSource::Function(_) => true,
             CardSource::Daemon(daemon) => matches!(daemon.card, WantedCard::Queues { .. }),
         }
     }
