@@ -192,7 +192,13 @@ impl Daemon {
             }
             Report::Closed { tenant, why, statistics } => {
                 let (name, known) = (disk.name.clone(), disk.tenants.get_mut(&tenant));
-                let Some(known) = known else { return };
+                let Some(known) = known else {
+                    // The daemon itself, which has all of the disk, was not believed.
+                    if matches!(why, Closing::Offence(_)) {
+                        self.disk_core_ended(number, "it has cut the daemon off");
+                    }
+                    return;
+                };
                 known.statistics = statistics;
                 if let Closing::Offence(what) = why {
                     disk.offences += 1;

@@ -8,6 +8,7 @@ use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, 
 use qanat_disk::nvme::vfio::NvmeOpenError;
 use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, StorageError, Uring, Vsic, make_file};
 use qanat_nic::Region;
+use qanat_nic::vfio::VfioError;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -128,7 +129,7 @@ pub(super) enum DiskError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A function.
-    #[error(transparent)]
+    #[error("{}{}", .0, taking(.0))]
     Function(#[from] NvmeOpenError),
     /// The core of a function.
     #[error("{}: {why}", path.display())]
@@ -163,6 +164,14 @@ pub(super) enum DiskError {
     /// Nothing to know it by.
     #[error("random bytes: {0}")]
     Random(io::Error),
+}
+
+/// What does by itself what an error's remedy says.
+fn taking(error: &NvmeOpenError) -> &'static str {
+    match error {
+        NvmeOpenError::Function(VfioError::NotBound { .. }) => "; `qanat disk add` does so if you add --take",
+        _ => "",
+    }
 }
 
 /// Where news go.
@@ -480,7 +489,7 @@ impl<V: Vsic> Worker<V> {
     /// Whether the thread goes on nevertheless.
     fn fail(&mut self, error: AreaError) -> bool {
         // The core of a function has ended. The loop hears of that, too, and has the disk opened again.
-        let is_core = self.opening.record.function.is_some() && self.areas.disk().in_flight() == 0;
+        let is_core = self.opening.record.function.is_some();
         let is_gone = matches!(
             error,
             AreaError::Device { error: StorageError::Gone, .. } | AreaError::Failed { error: StorageError::Gone }

@@ -308,7 +308,7 @@ impl<V: Backend> DiskCore<V> {
     /// Gives the disk what waits, one request of each tenant after the other; whether it was given any.
     fn pass_on(&mut self, first: usize, now: Time) -> bool {
         let depth = self.disk.geometry().depth;
-        let channels = || self.tenants().filter(|tenant| !tenant.is_closing()).filter_map(Tenant::channel);
+        let channels = || self.tenants().filter(|tenant| tenant.counts()).filter_map(Tenant::channel);
         let open = channels().count();
         let active = channels().filter(|channel| channel.at_disk() > 0 || channel.is_waiting()).count();
         // Who has nothing at the disk finds room at once when it comes.

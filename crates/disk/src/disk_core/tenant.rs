@@ -108,6 +108,8 @@ pub(super) struct Tenant {
     pub(super) number: u64,
     controller: Controller<AreaDisk<Channel>, TenantMemory>,
     end: CoreEnd,
+    /// It is the daemon, which has all of the disk.
+    has_whole: bool,
     /// Kept as long as anything here is.
     _lease: OwnedFd,
     is_closing: bool,
@@ -145,9 +147,9 @@ impl Tenant {
         lend: impl FnOnce(&mut TenantMemory),
     ) -> Result<Tenant, TenantError> {
         let TenantConfig { tenant, extents, bytes, read_only, limits, layout } = config;
-        match scope {
-            Scope::Area => check_area(&disk, extents, *bytes)?,
-            Scope::Whole => {}
+        let has_whole = matches!(scope, Scope::Whole);
+        if !has_whole {
+            check_area(&disk, extents, *bytes)?;
         }
         let TenantDescriptors { memory, doorbell, lease } = descriptors;
         let (mut end, mut memory) = CoreEnd::map(*layout, std::os::fd::AsFd::as_fd(&memory), doorbell)?;
@@ -167,7 +169,7 @@ impl Tenant {
         };
         let controller = Controller::new(&controller_config, vec![area], &[namespace], memory, copies)?;
         end.begin(&controller);
-        Ok(Tenant { number: *tenant, controller, end, _lease: lease, is_closing: false })
+        Ok(Tenant { number: *tenant, controller, end, has_whole, _lease: lease, is_closing: false })
     }
 
     /// Its requests on their way.
@@ -194,6 +196,12 @@ impl Tenant {
     /// It has been closed, and the disk has nothing of it.
     pub(super) fn is_over(&self) -> bool {
         self.is_closing && self.channel().is_none_or(|channel| channel.at_disk() == 0)
+    }
+
+    /// Whether the disk has others to be fair to because of it. The daemon seldom wants anything.
+    pub(super) fn counts(&self) -> bool {
+        let is_busy = |channel: &Channel| channel.at_disk() > 0 || channel.is_waiting();
+        !self.is_closing && (!self.has_whole || self.channel().is_some_and(is_busy))
     }
 
     /// Serves it: hears what it rang, fetches at most so many commands, posts what has ended. Whether there may be more to do at once.

@@ -1,7 +1,7 @@
 //! Resets of the function and of the controller while requests are under way.
 
 use super::rig::{drain, fill, nvme, options};
-use crate::suite::read;
+use qanat_disk_suite::read;
 use qanat_disk::nvme::{NvmeError, NvmeOptions};
 use qanat_disk::{StorageError, Vsic};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::attacker::Attacker;
 use crate::disk_core::rig::{House, Tenant, first_area, second_area};
-use crate::suite::read;
+use qanat_disk_suite::read;
 use qanat_disk::area::AreaLimits;
 use qanat_disk::disk_core::Closing;
 use qanat_disk::nvme::spec::{Command, Status};

@@ -1,6 +1,6 @@
 //! A driver, a software controller and a simulated disk, in one thread.
 
-use crate::suite::BLOCKS;
+use qanat_disk_suite::BLOCKS;
 use qanat_disk::controller::{Controller, ControllerConfig, Loopback, NamespaceConfig, RegionMemory};
 use qanat_disk::nvme::{Mapping, Nvme, NvmeError, NvmeOptions, Transport};
 use qanat_disk::{Completion, Geometry, Media, Request, Sim, SimConfig, Vsic, VsicStatistics};
