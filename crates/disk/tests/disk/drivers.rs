@@ -1,7 +1,7 @@
 //! One suite for every driver: random requests against a model, conservation of buffers, and what must be refused.
-use qanat_disk_suite::{BLOCKS, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_disk::area::{AreaDisk, Extent};
 use qanat_disk::{DiskFile, DiskOptions, Fault, FaultRates, Media, OpenError, Sim, SimConfig, Trace, Uring, Vsic};
+use qanat_disk_suite::{BLOCKS, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_nic::{ManualClock, Region};
 use std::fs::File;
 use std::rc::Rc;

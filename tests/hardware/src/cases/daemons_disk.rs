@@ -3,11 +3,11 @@
 use super::house::House;
 use super::rig::{drain, fill, frame_of};
 use crate::kernel::{block_device, device, driver, eventually, nvme_of, write};
-use qanat_disk_suite::{one, read, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_control::protocol::{AreaPath, AreaWish};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::shared::{SharedLayout, SharedTransport};
 use qanat_disk::{Operation, StorageError};
+use qanat_disk_suite::{one, read, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_nic::vfio::PciAddress;
 use qanat_nic::{MonotonicClock, Pool};
 use std::fs::{self, OpenOptions};
@@ -39,7 +39,8 @@ fn area(house: &House) -> (Nvme<SharedTransport>, Pool) {
 /// The process that has the disk.
 fn core() -> u32 {
     let is_core = |id: &u32| {
-        fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == b"disk-core"))
+        fs::read(format!("/proc/{id}/cmdline"))
+            .is_ok_and(|line| line.split(|byte| *byte == 0).any(|word| word == b"disk-core"))
     };
     let found = || {
         let entries = fs::read_dir("/proc").ok()?.flatten();
@@ -57,7 +58,8 @@ fn survives(house: &House, harm: impl FnOnce()) {
     let completions = drain(&mut disk);
     assert_eq!(completions.len(), depth);
     eventually("the end is noticed", || one(&mut disk, Operation::Flush).result.is_err().then_some(()));
-    let known = |result: Result<(), StorageError>| !matches!(result, Err(StorageError::OutOfRange | StorageError::Foreign));
+    let known =
+        |result: Result<(), StorageError>| !matches!(result, Err(StorageError::OutOfRange | StorageError::Foreign));
     assert!(completions.iter().all(|completion| known(completion.result)), "{completions:?}");
     drop((completions, disk, pool));
     let (mut disk, pool) = area(house);

@@ -46,7 +46,8 @@ pub fn writes_say_what_is_durable() {
             }
             busy.insert(block);
             let token = next << 32 | block;
-            disk.submit(Request { token, operation: Operation::Write { block, frame, durable } }).expect("there is room");
+            disk.submit(Request { token, operation: Operation::Write { block, frame, durable } })
+                .expect("there is room");
             next += 1;
             if random.chance(700_000) {
                 continue;

@@ -119,7 +119,10 @@ impl Machine {
             File::create(&path)?.set_len(bytes)?;
             command.arg("-blockdev").arg(format!("driver=file,filename={},node-name={name}-file", path.display()));
         }
-        command.args(["-blockdev", "driver=blklogwrites,node-name=areas,file=areas-file,log=log-file,log-sector-size=512"]);
+        command.args([
+            "-blockdev",
+            "driver=blklogwrites,node-name=areas,file=areas-file,log=log-file,log-sector-size=512",
+        ]);
         command.args(["-device", "nvme-ns,drive=areas,bus=areas,nsid=1"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         Ok(Machine { command })

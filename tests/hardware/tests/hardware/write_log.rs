@@ -86,7 +86,8 @@ fn judge_bytes(log: &[u8]) -> io::Result<Verdict> {
             verdict.writes += 1;
             verdict.acknowledged = verdict.acknowledged.max(acknowledged);
             if let Some((lost, _)) = written.range(..acknowledged).find(|(lost, _)| !flushed.contains_key(lost)) {
-                let text = format!("entry {index}: write {number} was made when {lost} had been told as durable, and was not");
+                let text =
+                    format!("entry {index}: write {number} was made when {lost} had been told as durable, and was not");
                 return Err(wrong(text));
             }
             // As after a loss of power now: each block has what was flushed last, or something newer.
