@@ -105,6 +105,10 @@ fn hears_all_nodes(config: &Config) -> bool {
     config.multicast_listener_reports || config.accept_router_advertisements
 }
 
+fn is_function(vnic: &VnicHandle) -> bool {
+    matches!(vnic.status().provider, Provider::Vf { .. })
+}
+
 fn is_tap(vnic: &VnicHandle) -> bool {
     vnic.status().provider == Provider::Tap
 }
@@ -258,13 +262,18 @@ impl Attachment {
             }
             wish.provider = Provider::Queue { interface: interface.clone(), first: *first };
         }
+        if let WantedCard::Function { interface } = &daemon.card {
+            wish.provider = Provider::Vf { interface: interface.clone(), number: None };
+        }
         let session = match &daemon.session {
             Some(session) => Session::over(copied(session)?, &daemon.socket),
             None => Session::connect(&daemon.socket)?,
         };
         let vnic = match daemon.card {
             WantedCard::Made(number) => session.open_vnic(number)?,
-            WantedCard::New(_) | WantedCard::Queues { .. } => options.create_card(&session, wish)?,
+            WantedCard::New(_) | WantedCard::Queues { .. } | WantedCard::Function { .. } => {
+                options.create_card(&session, wish)?
+            }
         };
         let status = vnic.status();
         if matches!(daemon.card, WantedCard::Made(_)) {
@@ -433,6 +442,10 @@ impl Attachment {
             Device::Daemon(vnic) if is_tap(vnic) => {
                 return Ok(vnic.open_tap(queue, plan.allocate().map_err(no_memory)?)?.into());
             }
+            Device::Daemon(vnic) if is_function(vnic) => {
+                let descriptors = vnic.open_function()?;
+                return Ok(function::open_handed(descriptors, self.addresses(), plan)?.into());
+            }
             Device::Daemon(vnic) => return Ok(vnic.open_queue(queue, plan)?.into()),
             Device::Tap(device) => return Ok(device.open(plan)?.into()),
             Device::Function(device) => return Ok(device.open(queue, plan)?.into()),
@@ -453,6 +466,7 @@ impl Attachment {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
                 return Ok(vnic.open_tap(queue, memory)?.into());
             }
+            Device::Daemon(vnic) if is_function(vnic) => return Err(function::not_shared(&self.interface).into()),
             Device::Daemon(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?.into()),
             Device::Tap(device) => {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
@@ -475,6 +489,7 @@ impl Attachment {
                 let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
                 return Ok((vnic.open_tap(queue, memory)?.into(), files));
             }
+            Device::Daemon(vnic) if is_function(vnic) => return Err(function::not_shared(&self.interface).into()),
             Device::Daemon(vnic) => {
                 let (queue, files) = vnic.open_lendable_queue(queue, plan)?;
                 return Ok((queue.into(), files));

@@ -38,6 +38,11 @@ impl Started {
         Started { words: words.to_owned(), child }
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+
     /// # Panics
     /// It has ended.
     pub fn is_running(&mut self) {

@@ -101,7 +101,8 @@ impl From<OwnDeviceKind> for OwnDevice {
 #[command(next_help_heading = "Network")]
 pub struct AttachArguments {
     /// Use this interface instead of a virtual one of our own. Its other traffic stays the kernel's. vf:ADDRESS (vf:0000:02:10.0) is a
-    /// virtual function of a network card, which vfio-pci must have: it is driven by this process, and is all its own
+    /// virtual function of a network card, which vfio-pci must have: it is driven by this process, and is all its own. vf:NAME (vf:eth1) is
+    /// one that the daemon gives, without privileges. Its policy must trust you
     #[arg(long, value_name = "NAME", requires = "address")]
     pub interface: Option<String>,
     /// Our address. With --interface it may be one of the kernel's. Then only the service's port is taken
@@ -231,7 +232,7 @@ impl AttachArguments {
             return Err("router advertisements need one queue: leave out --ipv6, or --queues".to_owned());
         }
         // To a card that is there, and to queues of an interface, there is no way but the daemon.
-        let needs_daemon = self.vnic.is_some() || self.queue.is_some();
+        let needs_daemon = self.vnic.is_some() || self.queue.is_some() || self.daemons_function().is_some();
         let socket = default_socket();
         let has_daemon = needs_daemon || !self.direct && socket.exists();
         let mut options = self.options(services, queues, has_daemon.then_some(socket))?;
@@ -285,6 +286,17 @@ impl AttachArguments {
     fn function(&self, address: &str, router_advertisements: RouterAdvertisements) -> Result<FunctionCard, String> {
         let address: PciAddress =
             address.parse().map_err(|error: AddressError| format!("--interface {FUNCTION}…: {error}"))?;
+        Ok(FunctionCard { address, router_advertisements })
+    }
+
+    /// What follows `vf:` if it is an interface, a function of which the daemon gives; of addresses of functions none has a name.
+    fn daemons_function(&self) -> Option<&str> {
+        let name = self.interface.as_deref()?.strip_prefix(FUNCTION)?;
+        (!name.contains(':')).then_some(name)
+    }
+
+    /// Refuses what is not for virtual functions.
+    fn check_function(&self) -> Result<(), String> {
         let refused = [
             (self.vlan.is_some(), "--vlan", "its host puts it into one: `ip link set NIC vf NUMBER vlan ID`"),
             (self.netns.is_some(), "--netns", "it is in no network namespace"),
@@ -293,7 +305,7 @@ impl AttachArguments {
         ];
         match refused.iter().find(|(is_given, ..)| *is_given) {
             Some((_, option, why)) => Err(format!("{option} is not for a virtual function: {why}")),
-            None => Ok(FunctionCard { address, router_advertisements }),
+            None => Ok(()),
         }
     }
 
@@ -307,7 +319,12 @@ impl AttachArguments {
             Ipv6::Auto => RouterAdvertisements::Addresses,
         };
         if let Some(function) = self.interface.as_deref().and_then(|name| name.strip_prefix(FUNCTION)) {
-            return self.function(function, router_advertisements).map(CardSource::Function);
+            self.check_function()?;
+            if self.daemons_function().is_none() {
+                return self.function(function, router_advertisements).map(CardSource::Function);
+            }
+            let card = WantedCard::Function { interface: function.to_owned() };
+            return Ok(CardSource::Daemon(DaemonCard { card, ..DaemonCard::new(default_socket()) }));
         }
         if let (Some(name), None) = (&self.interface, self.queue) {
             let (vlan, mode) = (self.vlan, self.mode());
@@ -376,7 +393,9 @@ mod tests {
         let refused = |more: &[&str]| source(&[&["--interface", "vf:02:10.0"], more].concat()).unwrap_err();
         assert!(refused(&["--vlan", "7"]).contains("ip link set"));
         assert!(refused(&["--force-copy"]).contains("--force-copy") && refused(&["--queue", "0"]).contains("--queue"));
-        assert!(source(&["--interface", "vf:eth0"]).unwrap_err().contains("lspci"));
+        assert!(source(&["--interface", "vf:02:10"]).unwrap_err().contains("lspci"));
+        let Ok(CardSource::Daemon(card)) = source(&["--interface", "vf:eth1"]) else { panic!("another source") };
+        assert!(matches!(card.card, WantedCard::Function { interface } if interface == "eth1"));
         assert!(matches!(source(&["--interface", "vf0"]), Ok(CardSource::Interface(_))));
     }
 }

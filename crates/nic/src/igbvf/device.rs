@@ -104,28 +104,42 @@ fn frame_bytes() -> u32 {
     u32::from(MTU) + LINK_BYTES
 }
 
+/// What a setting's addresses listen to, if all settings make sense.
+fn check(config: &IgbVfConfig) -> Result<Groups, IgbVfError> {
+    let (address, size) = (config.address, config.plan.frame_size);
+    if u64::from(size) < u64::from(frame_bytes()) || size > 16_384 {
+        let reason = format!("frames of {size} bytes for {address}: it takes 2048 to 16384");
+        return Err(IgbVfError::Invalid { reason });
+    }
+    let mut groups = Groups::default();
+    for wanted in &config.addresses {
+        if let IpAddr::V6(wanted) = wanted
+            && groups.add(*wanted).is_none()
+        {
+            let reason = format!("{address} can be asked for by {ADDRESSES_MAX} IPv6 addresses at most");
+            return Err(IgbVfError::Invalid { reason });
+        }
+    }
+    Ok(groups)
+}
+
 impl IgbVf {
     /// Opens the virtual function at an address, which vfio-pci must have, and has the host's driver let it send.
     ///
     /// # Errors
     /// [`IgbVfError`].
     pub fn open(config: &IgbVfConfig) -> Result<IgbVf, IgbVfError> {
-        let address = config.address;
-        let size = config.plan.frame_size;
-        if u64::from(size) < u64::from(frame_bytes()) || size > 16_384 {
-            let reason = format!("frames of {size} bytes for {address}: it takes 2048 to 16384");
-            return Err(IgbVfError::Invalid { reason });
-        }
-        let mut groups = Groups::default();
-        for wanted in &config.addresses {
-            if let IpAddr::V6(wanted) = wanted
-                && groups.add(*wanted).is_none()
-            {
-                let reason = format!("{address} can be asked for by {ADDRESSES_MAX} IPv6 addresses at most");
-                return Err(IgbVfError::Invalid { reason });
-            }
-        }
-        let mut function = Function::open(address)?;
+        check(config)?;
+        IgbVf::over(Function::open(config.address)?, config)
+    }
+
+    /// The same of a function that is open already.
+    ///
+    /// # Errors
+    /// [`IgbVfError`].
+    pub fn over(mut function: Function, config: &IgbVfConfig) -> Result<IgbVf, IgbVfError> {
+        let address = function.address();
+        let groups = check(config)?;
         let identity = function.identity();
         if (identity.vendor, identity.device) != (VENDOR, DEVICE) {
             let found = format!("{:04x}:{:04x}", identity.vendor, identity.device);

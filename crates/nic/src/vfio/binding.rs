@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const ANY: &str = "\n";
 
 impl Sysfs {
-    fn write(&self, path: PathBuf, text: &str) -> Result<(), VfioError> {
+    pub(super) fn write(&self, path: PathBuf, text: &str) -> Result<(), VfioError> {
         fs::write(&path, text)
             .map_err(|source| VfioError::system(format!("write {:?} to {}", text.trim(), path.display()), source))
     }

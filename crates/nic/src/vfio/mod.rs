@@ -19,6 +19,7 @@ mod function;
 mod group;
 mod interrupts;
 mod registers;
+mod sriov;
 mod sysfs;
 
 pub use address::{AddressError, PciAddress};

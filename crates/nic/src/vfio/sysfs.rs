@@ -50,6 +50,10 @@ impl Sysfs {
         self.root.join("bus/pci/devices").join(address.to_string())
     }
 
+    pub(super) fn interface(&self, name: &str) -> PathBuf {
+        self.root.join("class/net").join(name)
+    }
+
     /// Where the kernel is asked to look for a function's driver.
     pub(super) fn probe(&self) -> PathBuf {
         self.root.join("bus/pci/drivers_probe")

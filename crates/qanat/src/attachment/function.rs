@@ -2,7 +2,7 @@
 
 use super::options::{AttachOptions, FunctionCard};
 use qanat_nic::igbvf::{IgbVf, IgbVfConfig, IgbVfError, MTU};
-use qanat_nic::vfio::{PciAddress, Sysfs};
+use qanat_nic::vfio::{Function, FunctionDescriptors, PciAddress, Sysfs};
 use qanat_nic::{DeviceError, MemoryPlan};
 use qanat_stack::Config;
 use std::net::IpAddr;
@@ -65,11 +65,28 @@ impl FunctionDevice {
 
     /// Why other processes can't have a part in it.
     pub(super) fn is_not_shared(&self) -> DeviceError {
-        let reason = format!(
-            "the virtual function {} is driven by the process whose stack it is: use the linked placement (leave out --placement, \
-             --net and the like; `qanat run` has no such card)",
-            self.address
-        );
-        DeviceError::Invalid { reason }
+        not_shared(&self.name())
     }
+}
+
+/// Why a virtual function is one process's.
+pub(super) fn not_shared(name: &str) -> DeviceError {
+    let reason = format!(
+        "{name}: a virtual function is driven by the process whose stack it is: use the linked placement (leave out --placement, \
+         --net and the like; `qanat run` has no such card)"
+    );
+    DeviceError::Invalid { reason }
+}
+
+/// Opens, on this thread, a function that a daemon handed over.
+///
+/// # Errors
+/// [`IgbVfError`], with the remedy.
+pub(super) fn open_handed(
+    descriptors: FunctionDescriptors,
+    addresses: Vec<IpAddr>,
+    plan: MemoryPlan,
+) -> Result<IgbVf, IgbVfError> {
+    let config = IgbVfConfig { plan, addresses, ..IgbVfConfig::new(descriptors.address) };
+    IgbVf::over(Function::over(descriptors)?, &config)
 }

@@ -147,6 +147,11 @@ pub enum WantedCard {
     New(OwnDevice),
     /// One of the same user that is there already, by its number, with its addresses.
     Made(u32),
+    /// A virtual function of an interface's card.
+    Function {
+        /// The interface.
+        interface: String,
+    },
     /// Queues of an interface.
     Queues {
         /// Its name.
@@ -200,7 +205,9 @@ impl CardSource {
         match self {
             CardSource::Own(_) => false,
             CardSource::Interface(_) | CardSource::Function(_) => true,
-            CardSource::Daemon(daemon) => matches!(daemon.card, WantedCard::Queues { .. }),
+            CardSource::Daemon(daemon) => {
+                matches!(daemon.card, WantedCard::Queues { .. } | WantedCard::Function { .. })
+            }
         }
     }
 }

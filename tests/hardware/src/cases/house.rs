@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 /// Where the daemon listens.
 const SOCKET: &str = "/tmp/control.sock";
-const POLICY: &str = "socket = \"/tmp/control.sock\"\ndisk_records = \"/tmp/disks\"\n[[rule]]\nname = \"root\"\nusers = [\"root\"]\n\
-                      disks = [\"*\"]\nareas = 8\narea_mib = 64\n";
+/// What root may have. What comes before rules goes before it.
+const HEAD: &str = "socket = \"/tmp/control.sock\"\ndisk_records = \"/tmp/disks\"\n";
+const RULE: &str = "[[rule]]\nname = \"root\"\nusers = [\"root\"]\ndisks = [\"*\"]\nareas = 8\narea_mib = 64\ntrusted = true\n\
+                    addresses = [\"10.9.0.0/24\"]\nservices = [\"any\"]\n";
 
 /// A daemon, which ends with this.
 pub struct House {
@@ -17,7 +19,12 @@ pub struct House {
 
 impl House {
     pub fn start() -> House {
-        std::fs::write("/tmp/policy", POLICY).expect("a file");
+        House::with("")
+    }
+
+    /// With more in its policy.
+    pub fn with(more: &str) -> House {
+        std::fs::write("/tmp/policy", [HEAD, more, RULE].concat()).expect("a file");
         let daemon = Started::new("qanat up --config /tmp/policy");
         eventually("the daemon listens", || Session::connect(&PathBuf::from(SOCKET)).ok());
         House { _daemon: daemon }
@@ -25,6 +32,11 @@ impl House {
 
     pub fn session(&self) -> Session {
         Session::connect(&PathBuf::from(SOCKET)).expect("the daemon listens")
+    }
+
+    /// A command that asks this daemon.
+    pub fn words(&self, words: &str) -> String {
+        format!("busybox env QANAT_SOCKET={SOCKET} qanat {words}")
     }
 
     /// `qanat disk …`, which succeeds; what it printed.

@@ -45,5 +45,6 @@ pub fn all() -> Vec<Case> {
         "qanat echo on a virtual function" => services::echo,
         "qanat web on a virtual function, whose host goes down, and resets it" => services::web,
         "a service on a virtual function that can't be had" => services::refusals,
+        "virtual functions of the daemon's: made, handed out, taken back, removed" => services::of_the_daemon,
     ]
 }

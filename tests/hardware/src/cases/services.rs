@@ -1,6 +1,7 @@
 //! Services of the released program on a virtual function, as a user starts them, against the kernel's clients.
 
 use super::card::{OURS, PORT, card, datagram_comes_back, stream_comes_back};
+use super::house::House;
 use crate::kernel::{device, eventually, write};
 use crate::program::{Started, output_of, run};
 use std::fs;
@@ -84,4 +85,41 @@ pub fn refusals() {
     datagram_comes_back((OURS, PORT).into());
     let told = refused(&format!("--interface vf:{function} --address 10.9.0.3/24"));
     assert!(told.contains("another process"), "{told}");
+}
+
+/// Functions that the daemon makes, hands out, takes back, and removes.
+pub fn of_the_daemon() {
+    let (interface, _) = card();
+    let parent = fs::canonicalize(format!("/sys/class/net/{interface}/device")).expect("a function");
+    let functions = || fs::read_to_string(parent.join("sriov_numvfs")).expect("a number").trim().to_owned();
+    let house = House::with(&format!("[[vf]]\ninterface = \"{interface}\"\nfunctions = 2\n"));
+    assert_eq!(functions(), "2");
+    let echo = |last: u8| house.words(&format!("echo --interface vf:{interface} --address 10.9.0.{last}/24"));
+    let address = |last: u8| SocketAddr::from(([10, 9, 0, last], PORT));
+    let first = Started::new(&echo(2));
+    datagram_comes_back(address(2));
+    stream_comes_back(address(2), 1 << 16);
+    let listed = run(&format!("ip link show dev {interface}"));
+    assert!(listed.contains("spoof checking on"), "{listed}");
+    let _second = Started::new(&echo(3));
+    datagram_comes_back(address(3));
+    let (is_done, told) = output_of(&echo(4));
+    assert!(!is_done && told.contains("taken"), "{told}");
+    drop(first);
+    // What the first one had is the next one's, once the kernel has let go of it.
+    eventually("a function is free", || {
+        let mut next = Started::new(&echo(5));
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_secs(8) {
+            std::thread::sleep(Duration::from_millis(100));
+            if next.has_ended() {
+                return None;
+            }
+        }
+        datagram_comes_back(address(5));
+        Some(())
+    });
+    drop(_second);
+    drop(house);
+    assert_eq!(functions(), "0");
 }
