@@ -8,7 +8,7 @@
 //! ```
 
 use super::core::{DiskCoreStarter, StartedCore};
-use super::worker::DiskError;
+use super::error::DiskError;
 use qanat_control::disk_core::{ORDER_BYTES_MAX, Order, Report};
 use qanat_control::protocol::{Fault, FunctionWish, receive, send};
 use qanat_disk::nvme::vfio::{NvmeOpenError, take};

@@ -2,18 +2,17 @@
 //! its table are made durable, and new space is zeroed, in steps between changes.
 
 use super::core::{DiskCoreStarter, StartedCore};
+use super::error::DiskError;
 use super::function::{FunctionCore, WholeDisk, give_back};
 use super::records::{DiskRecord, Records};
 use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Owner, Repair};
-use qanat_disk::nvme::vfio::NvmeOpenError;
 use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, StorageError, Uring, Vsic, make_file};
 use qanat_nic::Region;
-use qanat_nic::vfio::VfioError;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -120,58 +119,6 @@ pub(super) enum News {
     Failed(AreaError),
     /// The disk has been let go of, and forgotten, unless that failed.
     Removed(io::Result<()>),
-}
-
-/// Why a disk can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DiskError {
-    /// Its file or device.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A function.
-    #[error("{}{}", .0, taking(.0))]
-    Function(#[from] NvmeOpenError),
-    /// The core of a function.
-    #[error("{}: {why}", path.display())]
-    Core {
-        /// Which.
-        path: PathBuf,
-        /// What.
-        why: String,
-    },
-    /// What is on it.
-    #[error("{}: {error}", path.display())]
-    Areas {
-        /// Which.
-        path: PathBuf,
-        /// What.
-        error: AreaError,
-    },
-    /// It has never been prepared, and it is not now that it is added.
-    #[error("{}: the disk has not been prepared, though it was when it was added; is it another one?", path.display())]
-    Unprepared {
-        /// Which.
-        path: PathBuf,
-    },
-    /// It can't be written down.
-    #[error("{}: {error}; the daemon must be able to write there (disk_records in the policy)", directory.display())]
-    Record {
-        /// Where.
-        directory: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// Nothing to know it by.
-    #[error("random bytes: {0}")]
-    Random(io::Error),
-}
-
-/// What does by itself what an error's remedy says.
-fn taking(error: &NvmeOpenError) -> &'static str {
-    match error {
-        NvmeOpenError::Function(VfioError::NotBound { .. }) => "; `qanat disk add` does so if you add --take",
-        _ => "",
-    }
 }
 
 /// Where news go.
