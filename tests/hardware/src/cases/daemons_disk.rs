@@ -67,9 +67,8 @@ fn survives(house: &House, harm: impl FnOnce()) {
     assert!(frame.bytes().iter().all(|byte| *byte == KEPT.1), "what was durable is there");
 }
 
-pub fn serves_areas() {
+pub fn serves_areas(house: &House) {
     let (_, function): (_, PciAddress) = nvme_of("areas");
-    let house = House::start();
     let told = house.refuses(&format!("add fast --pci {function}"));
     assert!(told.contains("driver nvme") && told.contains("--take"), "{told}");
     let path = block_device(function, 1);
@@ -81,7 +80,7 @@ pub fn serves_areas() {
     house.disk(&format!("add fast --pci {function} --take"));
     assert_eq!(driver(function).as_deref(), Some("vfio-pci"));
     house.disk("create logs --on fast --size 256K");
-    let (mut disk, pool) = area(&house);
+    let (mut disk, pool) = area(house);
     refuses_what_cant_be_done(&mut disk, &pool);
     for seed in 0..2 {
         runs_as_the_model_says(&mut disk, &pool, seed, 300);
@@ -91,13 +90,9 @@ pub fn serves_areas() {
     assert_eq!(one(&mut disk, Operation::Write { block: KEPT.0, frame, durable: true }).result, Ok(()));
     drop((disk, pool));
 
-    survives(&house, || drop(crate::program::run(&format!("busybox kill -KILL {}", core()))));
+    survives(house, || drop(crate::program::run(&format!("busybox kill -KILL {}", core()))));
     std::thread::sleep(APART);
-    survives(&house, || write(device(function).join("reset"), "1"));
-    // The daemon ends, and so does the core; the next daemon has the disk again.
-    drop(house);
-    let house = House::start();
-    drop(area(&house));
+    survives(house, || write(device(function).join("reset"), "1"));
     house.disk("remove fast");
     eventually("the kernel has it again", || (driver(function).as_deref() == Some("nvme")).then_some(()));
     let (_, again) = nvme_of("areas");

@@ -41,10 +41,9 @@ pub fn all() -> Vec<Case> {
         "a virtual function has the address that the host gives it" => card::the_hosts_address_is_taken,
         "a virtual function goes on after its host's interface was down" => card::goes_on_after_the_host_was_down,
         "writes that say what was durable when they were made" => durable::writes_say_what_is_durable,
-        "a function that is a disk of the daemon's: taken, served, lost twice, given back" => daemons_disk::serves_areas,
         "qanat echo on a virtual function" => services::echo,
         "qanat web on a virtual function, whose host goes down, and resets it" => services::web,
         "a service on a virtual function that can't be had" => services::refusals,
-        "virtual functions of the daemon's: made, handed out, taken back, removed" => services::of_the_daemon,
+        "the daemon's: a function as a disk, and virtual functions for services" => services::of_the_daemon,
     ]
 }

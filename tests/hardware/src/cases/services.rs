@@ -87,13 +87,14 @@ pub fn refusals() {
     assert!(told.contains("another process"), "{told}");
 }
 
-/// Functions that the daemon makes, hands out, takes back, and removes.
+/// A daemon, whose are a disk and some functions: made, handed out, taken back, removed.
 pub fn of_the_daemon() {
     let (interface, _) = card();
     let parent = fs::canonicalize(format!("/sys/class/net/{interface}/device")).expect("a function");
     let functions = || fs::read_to_string(parent.join("sriov_numvfs")).expect("a number").trim().to_owned();
     let house = House::with(&format!("[[vf]]\ninterface = \"{interface}\"\nfunctions = 2\n"));
     assert_eq!(functions(), "2");
+    super::daemons_disk::serves_areas(&house);
     let echo = |last: u8| house.words(&format!("echo --interface vf:{interface} --address 10.9.0.{last}/24"));
     let address = |last: u8| SocketAddr::from(([10, 9, 0, last], PORT));
     let first = Started::new(&echo(2));

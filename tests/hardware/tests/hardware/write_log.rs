@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 /// The first word of a log, and of the blocks that `tests/hardware/src/cases/durable.rs` writes.
-const LOG_MAGIC: u64 = 0x006a_7366_6773_6872;
+const LOG_MAGIC: u64 = 0x006a_7366_7773_6872;
 const BLOCK_MAGIC: u64 = 0x5141_4e41_5444_5552;
 const SECTOR: usize = 512;
 /// Of entries: all that was written before is durable when this one ends; nothing was written.
