@@ -210,6 +210,8 @@ impl IgbVf {
         self.receive.start(&self.registers);
         self.statistics.transmit_lost += self.transmit.start(&self.registers);
         self.route();
+        // A device may take a while to turn its queues on.
+        self.look_at = self.clock.now() + LOOK;
         true
     }
 
@@ -251,9 +253,15 @@ impl IgbVf {
             return;
         }
         let now = self.clock.now();
-        if rang || now >= self.look_at {
+        let is_due = now >= self.look_at;
+        if rang || is_due {
             self.look_at = now + LOOK;
             self.watch();
+        }
+        // The host has reset the function itself, which says nothing.
+        if is_due && self.handshake.is_none() && !self.receive.is_on(&self.registers) {
+            self.resets += 1;
+            self.begin_anew();
         }
     }
 

@@ -148,6 +148,9 @@ pub fn goes_on_after_the_host_was_down() {
         run(&format!("ip link set {interface} up"));
         datagram_comes_back((OURS, PORT).into());
     }
+    // The host resets the function itself.
+    write(device(function).join("reset"), "1");
+    datagram_comes_back((OURS, PORT).into());
     stream_comes_back((OURS, PORT).into(), 1 << 18);
     drop(server);
     // Without the host's driver a card can't be had, and the error says what to do.
