@@ -11,7 +11,9 @@
 use crate::snapshot;
 use bytes::Bytes;
 use qanat_api::{Fill, Source};
+use qanat_nic::TRAIN_PIECES_MAX;
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::rc::Rc;
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -252,7 +254,10 @@ impl Default for SendQueue {
     }
 }
 
-/// A run of a send queue, to be copied into a frame.
+/// Bytes of a train that are copied before it is asked again whether what follows can be lent.
+const COPIED_FIRST: u32 = 512;
+
+/// A run of a send queue, to be sent.
 #[derive(Clone, Copy)]
 pub struct PieceRange<'a> {
     queue: &'a SendQueue,
@@ -275,6 +280,53 @@ impl<'a> PieceRange<'a> {
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// The bytes in pieces for a train: lent as they lie where their owner can lend them, and else copied into `scratch`, which is as long
+    /// as the range. Returns how many pieces these are.
+    pub fn gather<'p>(&self, scratch: &'p mut [u8], pieces: &mut [IoSlice<'p>; TRAIN_PIECES_MAX]) -> usize
+    where
+        'a: 'p,
+    {
+        let mut free = scratch;
+        let mut range = *self;
+        let mut count = 0;
+        while range.length > 0
+            && let Some(place) = pieces.get_mut(count)
+        {
+            let is_last_place = count + 1 == TRAIN_PIECES_MAX;
+            let lent = if is_last_place { &[] } else { range.lend() };
+            let part = match lent {
+                [] => {
+                    // A few bytes first: it is often only a head that can't be lent.
+                    let limit = if is_last_place || count > 0 { u32::MAX } else { COPIED_FIRST };
+                    let length = range.length.min(limit);
+                    let Some((part, rest)) = std::mem::take(&mut free).split_at_mut_checked(length as usize) else { break };
+                    free = rest;
+                    range.part(0, length).fill(part);
+                    &*part
+                }
+                lent => lent,
+            };
+            *place = IoSlice::new(part);
+            range = range.part(part.len() as u32, u32::MAX);
+            count += 1;
+        }
+        count
+    }
+
+    /// The bytes at the beginning of the range, as far as they lie in one piece; empty: they can't be lent.
+    fn lend(&self) -> &'a [u8] {
+        let Some(piece) = self.queue.pieces.get(self.queue.index_of(self.position)) else { return &[] };
+        let within = self.position - piece.start;
+        let bytes = match &piece.content {
+            Content::Bytes(bytes) => bytes.get(within as usize..),
+            Content::Owned(bytes) => bytes.get(within as usize..),
+            Content::Source { source, stamp, offset } => Some(source.lend(*stamp, offset + within)),
+        };
+        let bytes = bytes.unwrap_or_default();
+        let length = (piece.length - within).min(u64::from(self.length)).min(bytes.len() as u64);
+        bytes.get(..length as usize).unwrap_or_default()
     }
 
     /// Writes the bytes into `target` (of [`len`](PieceRange::len) bytes). The sum is known when all of them came from
