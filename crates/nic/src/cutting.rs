@@ -1,9 +1,10 @@
 //! Middleware that takes trains for a device that takes segments only: it cuts them itself.
 
-use crate::memory::Frame;
+use crate::memory::{Frame, Pool};
 use crate::statistics::VnicStatistics;
 use crate::train::{Train, TransmitTrains};
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
+use crate::vnic::{Capabilities, ChecksumOffload, TransmitBuffer, TransmitOptions, Vnic};
+use std::os::fd::BorrowedFd;
 
 /// A [`Vnic`] that cuts trains. It allocates and copies: for tests and simulations, in which trains must make no difference to any byte.
 pub struct Cutting<V> {
@@ -32,17 +33,32 @@ impl<V: Vnic> Cutting<V> {
 
 impl<V: Vnic> TransmitTrains for Cutting<V> {
     fn transmit_train(&mut self, train: &Train<'_>) {
-        let headroom = usize::from(self.inner.capabilities().transmit_headroom);
-        let options = TransmitOptions { continues: false, checksum: Some(train.checksum) };
-        train.cut(|segment| {
-            let frame = self.inner.transmit_pool().allocate(headroom).and_then(|mut frame| {
-                frame.append(segment.len())?.copy_from_slice(segment);
-                Some(frame)
-            });
-            let is_taken = frame.is_some_and(|frame| self.inner.transmit(TransmitBuffer::Owned(frame), options).is_ok());
-            self.lost += u64::from(!is_taken);
-        });
+        let Cutting { inner, lost, .. } = self;
+        train.cut(|segment| *lost += u64::from(!transmit_segment(inner, segment, train.checksum)));
     }
+}
+
+/// Sends a packet in as many frames as it takes; whether they could be had.
+fn transmit_segment(vnic: &mut impl Vnic, segment: &[u8], checksum: ChecksumOffload) -> bool {
+    let headroom = usize::from(vnic.capabilities().transmit_headroom);
+    let mut frames = Vec::new();
+    let mut left = segment;
+    while !left.is_empty() {
+        let Some(mut frame) = vnic.transmit_pool().allocate(headroom) else { return false };
+        let (part, rest) = left.split_at(left.len().min(frame.tailroom()));
+        let Some(target) = frame.append(part.len()).filter(|target| !target.is_empty()) else { return false };
+        target.copy_from_slice(part);
+        left = rest;
+        frames.push(frame);
+    }
+    if vnic.transmit_room() < frames.len() || frames.len() > usize::from(vnic.capabilities().transmit_buffers_max) {
+        return false;
+    }
+    let last = frames.len().saturating_sub(1);
+    frames.into_iter().enumerate().all(|(index, frame)| {
+        let checksum = (index == 0).then_some(checksum);
+        vnic.transmit(TransmitBuffer::Owned(frame), TransmitOptions { continues: index < last, checksum }).is_ok()
+    })
 }
 
 impl<V: Vnic> Vnic for Cutting<V> {
@@ -76,7 +92,7 @@ impl<V: Vnic> Vnic for Cutting<V> {
         self.inner.flush();
     }
 
-    fn transmit_pool(&self) -> &crate::memory::Pool {
+    fn transmit_pool(&self) -> &Pool {
         self.inner.transmit_pool()
     }
 
@@ -84,11 +100,11 @@ impl<V: Vnic> Vnic for Cutting<V> {
         self.inner.receive_frame_count()
     }
 
-    fn prepared_pool(&self) -> &crate::memory::Pool {
+    fn prepared_pool(&self) -> &Pool {
         self.inner.prepared_pool()
     }
 
-    fn doorbell(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         self.inner.doorbell()
     }
 

@@ -301,7 +301,9 @@ impl<'a> PieceRange<'a> {
                     // A few bytes first: it is often only a head that can't be lent.
                     let limit = if is_last_place || count > 0 { u32::MAX } else { COPIED_FIRST };
                     let length = range.length.min(limit);
-                    let Some((part, rest)) = std::mem::take(&mut free).split_at_mut_checked(length as usize) else { break };
+                    let Some((part, rest)) = std::mem::take(&mut free).split_at_mut_checked(length as usize) else {
+                        break;
+                    };
                     free = rest;
                     range.part(0, length).fill(part);
                     &*part
@@ -390,6 +392,48 @@ mod tests {
         fn boundary(&self, _stamp: u64, offset: u64) -> Option<usize> {
             self.aligned.then_some(100 - (offset % 100) as usize)
         }
+    }
+
+    /// Lends what lies behind its first 20 bytes.
+    struct Lending(Vec<u8>);
+
+    impl Source for Lending {
+        fn fill(&self, _stamp: u64, offset: u64, target: &mut [u8]) -> Fill {
+            target.copy_from_slice(&self.0[offset as usize..offset as usize + target.len()]);
+            Fill { sum: None }
+        }
+        fn lend(&self, _stamp: u64, offset: u64) -> &[u8] {
+            if offset < 20 { &[] } else { &self.0[offset as usize..] }
+        }
+    }
+
+    fn gathered(queue: &SendQueue, position: u64, length: u32) -> (Vec<usize>, Vec<u8>) {
+        let mut scratch = vec![0; length as usize];
+        let mut pieces = [IoSlice::new(&[]); TRAIN_PIECES_MAX];
+        let count = queue.range(position, length).gather(&mut scratch, &mut pieces);
+        let pieces = &pieces[..count];
+        (pieces.iter().map(|piece| piece.len()).collect(), pieces.iter().flat_map(|piece| piece.to_vec()).collect())
+    }
+
+    #[test]
+    fn what_can_be_lent_is_not_copied() {
+        let mut queue = SendQueue::new();
+        let bytes: Vec<u8> = (0..4_000).map(|at| at as u8).collect();
+        queue.push_source(Rc::new(Lending(bytes.clone())), 0, 0, 3_000);
+        queue.push_bytes(Bytes::from_static(&[1; 100]));
+        queue.push_owned(vec![2; 50].into());
+        let whole = [&bytes[..3_000], &[1; 100], &[2; 50]].concat();
+        assert_eq!(gathered(&queue, 0, 3_150), (vec![512, 2_488, 100, 50], whole.clone()));
+        assert_eq!(gathered(&queue, 100, 2_910), (vec![2_900, 10], whole[100..3_010].to_vec()));
+        let (_, all) = gathered(&queue, 7, 600);
+        assert_eq!(all, whole[7..607]);
+        // More pieces than a train has: the rest is copied into the last one.
+        for _ in 0..100 {
+            queue.push_bytes(Bytes::from_static(&[3; 10]));
+        }
+        let (pieces, all) = gathered(&queue, 3_000, 1_150);
+        assert_eq!((pieces.len(), pieces[TRAIN_PIECES_MAX - 1]), (TRAIN_PIECES_MAX, 1_150 - 150 - 61 * 10));
+        assert_eq!(all, [&whole[3_000..], &[3; 1_000]].concat());
     }
 
     #[test]
