@@ -139,6 +139,17 @@ pub fn the_hosts_address_is_taken() {
     eventually("the link is up", || card.is_up().then_some(()));
 }
 
+pub fn begins_anew_after_a_reset() {
+    let (_, function) = card();
+    let server = Server::start(function);
+    datagram_comes_back((OURS, PORT).into());
+    for _ in 0..2 {
+        write(device(function).join("reset"), "1");
+        datagram_comes_back((OURS, PORT).into());
+    }
+    drop(server);
+}
+
 pub fn goes_on_after_the_host_was_down() {
     let (interface, function) = card();
     let server = Server::start(function);
@@ -148,9 +159,6 @@ pub fn goes_on_after_the_host_was_down() {
         run(&format!("ip link set {interface} up"));
         datagram_comes_back((OURS, PORT).into());
     }
-    // The host resets the function itself.
-    write(device(function).join("reset"), "1");
-    datagram_comes_back((OURS, PORT).into());
     stream_comes_back((OURS, PORT).into(), 1 << 18);
     drop(server);
     // Without the host's driver a card can't be had, and the error says what to do.

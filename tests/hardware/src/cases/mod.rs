@@ -39,6 +39,7 @@ pub fn all() -> Vec<Case> {
         "a namespace on a virtual function" => functions::a_namespace_of_its_own,
         "ICMP, datagrams and streams between a network card's virtual function and the kernel" => card::echoes,
         "a virtual function has the address that the host gives it" => card::the_hosts_address_is_taken,
+        "a virtual function that its host resets begins anew" => card::begins_anew_after_a_reset,
         "a virtual function goes on after its host's interface was down" => card::goes_on_after_the_host_was_down,
         "writes that say what was durable when they were made" => durable::writes_say_what_is_durable,
         "qanat echo on a virtual function" => services::echo,
