@@ -7,9 +7,11 @@
 //! A turn of the runtime takes completions first, so that what they cause leaves in the same turn, and rings each disk's doorbell
 //! once at its end.
 
+use crate::renewal::Renewal;
 use qanat_api::{AreaId, Block, CommandError, Durability, Event, Geometry, StorageCommands, StorageError};
 use qanat_disk::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_nic::{Frame, Pool};
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -24,13 +26,20 @@ const SETTLE_STEP: Duration = Duration::from_millis(100);
 pub struct StorageArea {
     vsic: Box<dyn Vsic>,
     pool: Pool,
+    renewal: Option<Box<dyn Renewal>>,
 }
 
 impl StorageArea {
     /// A queue pair, and its buffers. The buffers have to be of memory that the queue pair knows, or each transfer ends with
     /// [`StorageError::Foreign`].
     pub fn new(vsic: Box<dyn Vsic>, pool: Pool) -> StorageArea {
-        StorageArea { vsic, pool }
+        StorageArea { vsic, pool, renewal: None }
+    }
+
+    /// The same; if the queue pair is lost, the area goes on with the next one that `renewal` has. Commands that are given meanwhile end
+    /// with [`StorageError::Gone`].
+    pub fn with_renewal(self, renewal: Box<dyn Renewal>) -> StorageArea {
+        StorageArea { renewal: Some(renewal), ..self }
     }
 }
 
@@ -60,6 +69,11 @@ struct Open {
     free: Vec<u32>,
     /// Something was submitted since the doorbell was rung.
     is_queued: bool,
+    renewal: Option<Box<dyn Renewal>>,
+    /// The queue pair was lost, and the next one is on its way.
+    is_renewing: bool,
+    /// The loop slept on the doorbell though nothing was under way: it may have rung because the queue pair is lost.
+    was_slept_on: Cell<bool>,
 }
 
 impl Open {
@@ -74,6 +88,49 @@ impl Open {
             asked: vec![None; geometry.depth as usize],
             free: (0..geometry.depth).rev().collect(),
             is_queued: false,
+            renewal: area.renewal,
+            is_renewing: false,
+            was_slept_on: Cell::new(false),
+        }
+    }
+
+    /// Whether there may be completions, or news of the queue pair itself.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.vsic.in_flight() > 0 || self.was_slept_on.take()
+    }
+
+    /// Goes on with the next queue pair if this one is lost and all that was under way has ended.
+    #[inline]
+    fn renew(&mut self) {
+        if self.renewal.is_some() && self.vsic.is_lost() && self.vsic.in_flight() == 0 {
+            self.renew_lost();
+        }
+    }
+
+    fn renew_lost(&mut self) {
+        let Some(renewal) = &mut self.renewal else { return };
+        if !std::mem::replace(&mut self.is_renewing, true) {
+            renewal.begin();
+        }
+        let Some((vsic, pool)) = renewal.next() else { return };
+        // Buffers of the old memory that the service has stay as they are, and are copied when they are written.
+        (self.vsic, self.pool, self.is_renewing) = (vsic, pool, false);
+        self.geometry = self.vsic.geometry();
+        // Nothing is under way.
+        self.asked = vec![None; self.geometry.depth as usize];
+        self.free = (0..self.geometry.depth).rev().collect();
+    }
+
+    /// What to sleep on: news of the next queue pair, or completions, or the end of a queue pair that can be renewed.
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        match &self.renewal {
+            Some(renewal) if self.is_renewing && self.vsic.in_flight() == 0 => Some(renewal.doorbell()),
+            None if self.vsic.in_flight() == 0 => None,
+            renewal => {
+                self.was_slept_on.set(renewal.is_some());
+                self.vsic.doorbell()
+            }
         }
     }
 
@@ -193,7 +250,7 @@ impl Storage {
         for index in 0..self.areas.len() {
             let area = AreaId::new(index as u32, 0);
             let mut passing = std::mem::take(&mut self.passing);
-            if let Some(open) = self.areas.get_mut(index).filter(|open| open.vsic.in_flight() > 0) {
+            if let Some(open) = self.areas.get_mut(index).filter(|open| open.is_due()) {
                 open.vsic.complete(&mut passing, COMPLETIONS_A_TURN);
             }
             for completion in passing.drain(..) {
@@ -204,6 +261,7 @@ impl Storage {
                 }
             }
             self.passing = passing;
+            self.areas.get_mut(index).into_iter().for_each(Open::renew);
         }
         delivered
     }
@@ -226,7 +284,7 @@ impl Storage {
 
     /// The doorbells of disks from which something is awaited.
     pub(crate) fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.areas.iter().filter(|open| open.vsic.in_flight() > 0).filter_map(|open| open.vsic.doorbell())
+        self.areas.iter().filter_map(Open::doorbell)
     }
 
     fn open(&mut self, area: AreaId) -> Result<&mut Open, CommandError> {

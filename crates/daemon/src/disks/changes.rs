@@ -26,7 +26,7 @@ fn rounded(bytes: u64) -> Result<u64, Refusal> {
 pub(super) fn owned<'disk>(disk: &'disk Disk, peer: Peer, path: &AreaPath) -> Result<&'disk AreaEntry, Refusal> {
     let area = disk.by_name(&path.area).ok_or_else(|| {
         let AreaPath { disk, area } = path;
-        format!("the disk {disk} has no area {area}: `qanat disk list` shows those there are")
+        format!("the disk {disk} has no area {area}: `qanat disk create {area} --on {disk} --size SIZE` makes it, `qanat disk list` shows those there are")
     })?;
     match peer.user == 0 || area.owner.uid == peer.user {
         true => Ok(area),

@@ -495,6 +495,10 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
         self.device.transport.ready().filter(|_| has_some).or(Some(event))
     }
 
+    fn is_lost(&self) -> bool {
+        matches!(self.state, State::Failed)
+    }
+
     fn statistics(&self) -> VsicStatistics {
         self.statistics
     }
