@@ -31,7 +31,7 @@ impl House {
             "socket = {:?}\ngroup = \"{GROUP}\"\n[[rule]]\nname = \"root\"\nusers = [\"root\"]\ndisks = [\"*\"]\naddresses = [\"10.77.0.0/24\"]\n\
              services = [\"any\"]\n[[rule]]\n\
              name = \"users\"\nusers = [\"65534\", \"65533\"]\ndisks = [\"fast\"]\nareas = {areas}\narea_mib = {area_mib}\n\
-             disk_rate = {{ requests_per_s = 50_000 }}\n",
+             disk_rate = {{ requests_per_s = 2_000 }}\n",
             unit.directory().join("control.sock"),
         );
         std::fs::write(unit.directory().join("policy"), policy).expect("a policy");

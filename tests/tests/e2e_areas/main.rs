@@ -51,7 +51,7 @@ fn users_have_areas_on_the_daemons_disks_by_the_policy() {
         }
 
         // What can't be done.
-        let cases: [(Outcome, &[&str]); 14] = [
+        let cases: [(Outcome, &[&str]); 13] = [
             (
                 house.user(alice, &["create", "more", "--on", "fast", "--size", "9M"]),
                 &["allows 24 MiB of areas", "8388608 bytes are left"],
@@ -68,7 +68,6 @@ fn users_have_areas_on_the_daemons_disks_by_the_policy() {
             (house.user(alice, &["grow", "data", "--on", "fast", "--size", "1M"]), &["data on fast is another user's"]),
             (house.user(alice, &["delete", "data", "--on", "fast"]), &["data on fast is another user's"]),
             (house.user(alice, &["delete", "none", "--on", "fast"]), &["the disk fast has no area none"]),
-            (house.user(alice, &["limit", "logs", "--on", "fast"]), &["allows an area 50000 requests/s, not no limit"]),
             (house.user(alice, &["grow", "logs", "--on", "fast", "--size", "1M"]), &["can't become smaller"]),
             (
                 house.user(alice, &["create", "more", "--on", "slow", "--size", "1M"]),
@@ -234,6 +233,32 @@ fn areas_are_used_through_the_disks_core_and_given_up_with_who_used_them() {
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
         eventually("nobody holds the area", GRACE, || disk()["areas"][1]["handles"] == 0);
         done(&house.user(bob, &["bench", "data", "--on", "fast", "-d", "20ms"]));
+        house.end();
+    });
+}
+
+/// The ceiling of a user's is for all the user's areas together: what two programs got of two areas, in the time of both.
+#[test]
+fn areas_of_one_user_share_the_ceiling_of_the_policy() {
+    scenario(|| {
+        let house = House::new(4, 64);
+        done(&house.root(&["add", "fast", "--file", &house.image("fast.img"), "--size", "64M"]));
+        let [alice, _] = USERS;
+        for area in ["logs", "data"] {
+            done(&house.user(alice, &["create", area, "--on", "fast", "--size", "8M"]));
+        }
+        let begun = std::time::Instant::now();
+        let bench = |area| done(&house.user(alice, &["bench", area, "--on", "fast", "-d", "500ms", "--json"]));
+        let texts = std::thread::scope(|scope| {
+            let other = scope.spawn(|| bench("data"));
+            [bench("logs"), other.join().expect("its work")]
+        });
+        let elapsed_s = begun.elapsed().as_secs_f64();
+        let lines = texts.iter().flat_map(|text| text.lines());
+        let rates = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON")["requests_per_s"].as_f64());
+        let requests = rates.flatten().sum::<f64>() * 0.5;
+        println!("{requests} requests in {elapsed_s} s");
+        assert!(requests > 500.0 && requests < 2_000.0 * (elapsed_s + 0.1), "{requests} requests in {elapsed_s} s");
         house.end();
     });
 }

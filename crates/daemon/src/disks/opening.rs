@@ -5,6 +5,7 @@ use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
 use crate::disks::changes::owned;
 use crate::disks::core::{Awaiting, DiskCore, DiskCoreStarter, Tenant};
+use crate::disks::disk::limits_of;
 use crate::disks::errands::{Errand, Wish};
 use crate::error::{DaemonError, say};
 use crate::log::Event;
@@ -56,6 +57,7 @@ impl Daemon {
         }
         wish.layout.check().map_err(|error| error.to_string())?;
         let bytes = wish.layout.length();
+        let ceiling = self.rule(peer)?.disk_rate;
         self.check_memory(peer, bytes)?;
         self.ensure_disk_core(number)?;
         let memory = wish.layout.allocate().map_err(|error| error.to_string())?;
@@ -70,10 +72,13 @@ impl Daemon {
         self.charges.lease(lease, peer.account(), bytes);
         let order = TenantConfig {
             tenant,
+            area: area.id,
+            account: peer.account(),
             extents: area.extents,
             bytes: area.bytes,
             read_only: wish.read_only,
             limits: area.limits,
+            ceiling: limits_of(ceiling),
             layout: wish.layout,
         };
         let about = format!("{}, {bytes} bytes of memory", wish.path);
