@@ -15,12 +15,58 @@ pub(super) enum Payer {
     Account(u32),
 }
 
-/// Limits that several tenants share.
-type Shared = Rc<Cell<Rates>>;
+/// Limits that several tenants share, one request of each after the other.
+#[derive(Debug, Default)]
+struct Meter {
+    rates: Cell<Rates>,
+    /// Whose the last request was.
+    last: Cell<u64>,
+    /// Somebody else has been refused one since.
+    is_wanted: Cell<bool>,
+}
+
+type Shared = Rc<Meter>;
+
+impl Meter {
+    fn set(&self, limits: AreaLimits) {
+        let mut rates = self.rates.get();
+        rates.set(limits);
+        self.rates.set(rates);
+    }
+
+    /// The rates after a request of so many bytes of `tenant`'s.
+    #[inline]
+    fn after(&self, tenant: u64, bytes: u64, now: Time) -> Result<Rates, Time> {
+        let mut rates = self.rates.get();
+        if !rates.is_limited() {
+            return Ok(rates);
+        }
+        if self.last.get() == tenant {
+            // Who had the last one lets another have this, if that one is still there.
+            if self.is_wanted.take() {
+                return Err(now);
+            }
+        } else if let Err(due) = rates.take(bytes, now) {
+            self.is_wanted.set(true);
+            return Err(due);
+        } else {
+            return Ok(rates);
+        }
+        rates.take(bytes, now).map(|()| rates)
+    }
+
+    fn charge(&self, tenant: u64, rates: Rates) {
+        if self.last.replace(tenant) != tenant {
+            self.is_wanted.set(false);
+        }
+        self.rates.set(rates);
+    }
+}
 
 /// Those of one tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Meters {
+    tenant: u64,
     area: Shared,
     account: Shared,
 }
@@ -28,7 +74,7 @@ pub(super) struct Meters {
 impl Meters {
     /// Other limits of the area from now on.
     pub(super) fn limit_area(&self, limits: AreaLimits) {
-        set(&self.area, limits);
+        self.area.set(limits);
     }
 
     /// Whether another tenant's requests are counted with these.
@@ -42,29 +88,19 @@ impl Meters {
     /// When there will be room.
     #[inline]
     pub(super) fn take(&self, bytes: u64, now: Time) -> Result<(), Time> {
-        let (mut area, mut account) = (self.area.get(), self.account.get());
-        if !area.is_limited() && !account.is_limited() {
-            return Ok(());
-        }
         // Neither is charged for what the other refuses.
-        area.take(bytes, now)?;
-        account.take(bytes, now)?;
-        self.area.set(area);
-        self.account.set(account);
+        let (area, account) = (self.area.after(self.tenant, bytes, now)?, self.account.after(self.tenant, bytes, now)?);
+        self.area.charge(self.tenant, area);
+        self.account.charge(self.tenant, account);
         Ok(())
     }
-}
-
-fn set(shared: &Shared, limits: AreaLimits) {
-    let mut rates = shared.get();
-    rates.set(limits);
-    shared.set(rates);
 }
 
 /// All there are. What somebody owes is not forgotten by closing an area and opening it again.
 #[derive(Debug, Default)]
 pub(super) struct MeterTable {
     all: Vec<(Payer, Shared)>,
+    last_tenant: u64,
 }
 
 /// Meters of those who have nothing open any more, at most; those that owe least are forgotten first.
@@ -75,9 +111,10 @@ impl MeterTable {
     pub(super) fn of(&mut self, (area, limits): (u64, AreaLimits), (account, ceiling): (u32, AreaLimits)) -> Meters {
         self.forget();
         let (area, account) = (self.get(Payer::Area(area)), self.get(Payer::Account(account)));
-        set(&area, limits);
-        set(&account, ceiling);
-        Meters { area, account }
+        area.set(limits);
+        account.set(ceiling);
+        self.last_tenant += 1;
+        Meters { tenant: self.last_tenant, area, account }
     }
 
     fn get(&mut self, payer: Payer) -> Shared {
@@ -93,7 +130,7 @@ impl MeterTable {
         let is_idle = |shared: &Shared| Rc::strong_count(shared) == 1;
         let idle = self.all.iter().filter(|(_, shared)| is_idle(shared)).count();
         if idle > IDLE_MAX {
-            self.all.sort_by_key(|(_, shared)| std::cmp::Reverse(shared.get().owes()));
+            self.all.sort_by_key(|(_, shared)| std::cmp::Reverse(shared.rates.get().owes()));
             let mut kept = 0;
             self.all.retain(|(_, shared)| {
                 kept += usize::from(is_idle(shared));

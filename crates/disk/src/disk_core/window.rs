@@ -28,6 +28,8 @@ const ALONE_WEIGHT: f64 = 1.0 / 8.0;
 const RATIO_WEIGHT: f64 = 1.0 / 32.0;
 /// As much longer as alone a light one's request may take in the mean.
 const RATIO_MAX: f64 = 1.125;
+/// What it is taken for at first, so that the window does not grow without evidence.
+const RATIO_AT_FIRST: f64 = 1.25;
 /// Classes of sizes: powers of two from 512 bytes on.
 const SIZES: usize = 9;
 
@@ -71,7 +73,7 @@ impl Default for Window {
     fn default() -> Window {
         Window {
             alone: [0.0; 4 * SIZES],
-            ratio: 1.0,
+            ratio: RATIO_AT_FIRST,
             size: 1,
             doubles: true,
             since_judged: 0,
@@ -100,7 +102,8 @@ impl Window {
     pub(super) fn submitted(&mut self, heavy: u32, now: Time) -> Company {
         if self.light_at.is_none_or(|at| now >= at + HOLDS_FOR) {
             // What was known may not be so any more.
-            *self = Window { light_at: Some(now), probe_until: Some(now + PROBE_FOR), ..Window::default() };
+            self.alone = [0.0; 4 * SIZES];
+            self.probe_until = Some(now + PROBE_FOR);
         }
         self.light_at = Some(now);
         self.since_probe += 1;
