@@ -147,6 +147,31 @@ fn disks_that_cant_be_had_are_refused_and_left_alone() {
     });
 }
 
+/// As by the core of a daemon that died, which the kernel takes its time to end.
+#[test]
+fn a_disk_that_somebody_holds_when_the_daemon_starts_comes_back_by_itself() {
+    scenario(|| {
+        let mut house = House::new(2, 24);
+        let image = house.image("fast.img");
+        done(&house.root(&["add", "fast", "--file", &image, "--size", "8M"]));
+        done(&house.root(&["create", "logs", "--on", "fast", "--size", "1M"]));
+        house.crash();
+        let mut holder = Program::new("flock").arguments(["--exclusive", &image, "sleep", "1000"]).start();
+        let is_held = || {
+            !Program::new("flock").arguments(["--nonblock", &image, "true"]).run().code.is_some_and(|code| code == 0)
+        };
+        eventually("it is held", GRACE, is_held);
+        house.start();
+        eventually("it can't be had", GRACE, || house.state("fast") == "failed");
+        let text = done(&house.root(&["list"]));
+        assert!(text.contains("it can't be used") && text.contains("it is tried again"), "{text}");
+        holder.kill();
+        house.is_ready("fast");
+        assert!(done(&house.root(&["list", "--on", "fast"])).contains("logs"));
+        house.end();
+    });
+}
+
 #[test]
 fn zeroing_goes_on_behind_everything_else_and_over_crashes() {
     scenario(|| {

@@ -12,13 +12,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Zeroed between two looks at what is asked: a change waits so long at most.
 const STEP_BYTES: u64 = 8 << 20;
 /// Requests of the table's and zeroes under way at once: one after the other.
 const DEPTH: u32 = 8;
+/// Before a disk that can't be opened is tried again: at first, and at most.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// Orders that wait. The loop gives one after the other.
 const ORDERS_MAX: usize = 4;
 
@@ -145,6 +149,13 @@ pub(super) enum DiskError {
     Random(io::Error),
 }
 
+impl DiskError {
+    /// Whether the disk may be had later: somebody has it, or it is not there.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, DiskError::Open(OpenError::Busy { .. } | OpenError::Open { .. }))
+    }
+}
+
 /// Where news go.
 #[derive(Clone)]
 pub(super) struct Desk {
@@ -168,15 +179,9 @@ pub(super) fn start(opening: Opening, records: Records, desk: Desk) -> io::Resul
     let (orders, next) = sync_channel(ORDERS_MAX);
     let work = move || {
         let number = opening.number;
-        match open(&opening, &records) {
-            Ok((areas, opened)) => {
-                if desk.tell(number, News::Opened(Ok(Box::new(opened)))) {
-                    Worker { areas, opening, records, desk, faults: BTreeMap::new(), last: 0 }.work(&next);
-                }
-            }
-            Err(error) => {
-                desk.tell(number, News::Opened(Err(error)));
-            }
+        let Some((areas, opened)) = open_at_last(&opening, &records, &desk, &next) else { return };
+        if desk.tell(number, News::Opened(Ok(Box::new(opened)))) {
+            Worker { areas, opening, records, desk, faults: BTreeMap::new(), last: 0 }.work(&next);
         }
     };
     let thread = std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)?;
@@ -189,6 +194,41 @@ pub(super) fn forget(number: u32, name: String, records: Records, desk: Desk) ->
         desk.tell(number, News::Removed(records.remove(&name)));
     };
     std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)
+}
+
+/// Opens a disk. One that was added before, and can't be opened now because somebody has it or it is not there, is tried again until it
+/// can, or nobody wants it any more: the core of a daemon that died may hold it for a while.
+fn open_at_last(
+    opening: &Opening,
+    records: &Records,
+    desk: &Desk,
+    orders: &Receiver<Order>,
+) -> Option<(Areas<Uring>, Opened)> {
+    let (mut pause, mut is_told) = (AGAIN, false);
+    loop {
+        let error = match open(opening, records) {
+            Ok(opened) => return Some(opened),
+            Err(error) => error,
+        };
+        let is_tried_again = !opening.is_new && error.may_pass();
+        // Why it fails is told once, and if it fails for good.
+        if !std::mem::replace(&mut is_told, true) || !is_tried_again {
+            desk.tell(opening.number, News::Opened(Err(error)));
+        }
+        if !is_tried_again {
+            return None;
+        }
+        match orders.recv_timeout(pause) {
+            Ok(Order::Remove) => {
+                desk.tell(opening.number, News::Removed(records.remove(&opening.name)));
+                return None;
+            }
+            // Nothing else is asked of a disk that is not open.
+            Ok(Order::Change(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+        pause = (pause * 2).min(AGAIN_MAX);
+    }
 }
 
 fn open(opening: &Opening, records: &Records) -> Result<(Areas<Uring>, Opened), DiskError> {
