@@ -263,6 +263,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_there_is_overwritten_only_if_that_is_said() {
+        let on = Some(PathBuf::from("/nonexistent/fast.img"));
+        let why = |overwrites, overwrite| {
+            let options = BenchOptions { on: on.clone(), overwrite, ..BenchOptions::new(PathBuf::new()) };
+            Ground::new(&options, overwrites, &mut |_| {}).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(why(true, false).contains("would be overwritten: say --overwrite"), "{}", why(true, false));
+        for (overwrites, overwrite) in [(false, false), (true, true)] {
+            assert!(why(overwrites, overwrite).contains("No such file"), "{}", why(overwrites, overwrite));
+        }
+    }
+
+    #[test]
     fn ratios_are_to_the_best_of_the_same_round() {
         let point = Point { is_write: false, bytes: 512, depth: 1 };
         let of =

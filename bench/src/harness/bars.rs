@@ -81,6 +81,13 @@ mod tests {
     use crate::harness::table::tests::sample;
 
     #[test]
+    fn a_star_stands_for_what_is_between() {
+        assert!(is_meant("random reads, 4 KiB, depth 1", "random reads*, depth 1"));
+        assert!(!is_meant("random reads, 4 KiB, depth 128", "random reads*, depth 1"));
+        assert!(!is_meant("random overwrites, 4 KiB, depth 1", "random reads*, depth 1"));
+    }
+
+    #[test]
     fn a_panel_for_each_quantity_there_is() {
         let quantity = |column| Quantity { title: "t", column, cases: "KiB" };
         let chart = chart(&sample(), &[quantity("rate"), quantity("p50"), quantity("none")]);
