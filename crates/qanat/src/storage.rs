@@ -368,3 +368,139 @@ impl StorageCommands for Storage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::renewal::QueuePair;
+    use crate::wait_set::Doorbell;
+    use qanat_disk::{Media, Sim, SimConfig};
+    use qanat_nic::Region;
+    use std::os::fd::AsFd;
+    use std::rc::Rc;
+
+    /// A queue pair whose requests end when it dies, and not before.
+    struct Mortal {
+        is_dead: Rc<Cell<bool>>,
+        geometry: Geometry,
+        under_way: Vec<Request>,
+    }
+
+    impl Vsic for Mortal {
+        fn geometry(&self) -> Geometry {
+            self.geometry
+        }
+
+        fn room(&self) -> usize {
+            self.geometry.depth as usize - self.under_way.len()
+        }
+
+        fn submit(&mut self, request: Request) -> Result<(), Request> {
+            self.under_way.push(request);
+            Ok(())
+        }
+
+        fn ring(&mut self) {}
+
+        fn complete(&mut self, completions: &mut Vec<Completion>, _completions_max: usize) -> usize {
+            let ended = self.under_way.drain(..if self.is_dead.get() { self.under_way.len() } else { 0 });
+            let ended = ended.map(|Request { token, operation }| {
+                let result = Err(StorageError::Gone);
+                Completion { token, frame: operation.into_frame(), result }
+            });
+            let before = completions.len();
+            completions.extend(ended);
+            completions.len() - before
+        }
+
+        fn in_flight(&self) -> usize {
+            self.under_way.len()
+        }
+
+        fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn is_lost(&self) -> bool {
+            self.is_dead.get()
+        }
+
+        fn statistics(&self) -> VsicStatistics {
+            VsicStatistics::default()
+        }
+    }
+
+    /// Has the next queue pair when it is told to.
+    struct Next {
+        begun: Rc<Cell<u32>>,
+        pair: Rc<Cell<Option<QueuePair>>>,
+        bell: Doorbell,
+    }
+
+    impl Renewal for Next {
+        fn begin(&mut self) {
+            self.begun.set(self.begun.get() + 1);
+        }
+
+        fn next(&mut self) -> Option<QueuePair> {
+            self.pair.take()
+        }
+
+        fn doorbell(&self) -> BorrowedFd<'_> {
+            self.bell.as_fd()
+        }
+    }
+
+    fn sim(depth: u32) -> QueuePair {
+        let sim = Sim::new(&Media::new(64, 512), SimConfig { depth, ..SimConfig::default() });
+        let pool = Region::new(4, 4_096).unwrap().pool(4).unwrap();
+        (Box::new(sim), pool)
+    }
+
+    /// Results of reads, by their tokens, within a few turns.
+    fn ended(storage: &mut Storage) -> Vec<(u64, Result<(), StorageError>)> {
+        let mut ended = Vec::new();
+        for _ in 0..4 {
+            storage.ring();
+            storage.deliver(|event, _| match event {
+                Event::Read { token, result, .. } => ended.push((token, result.map(drop))),
+                event => panic!("{event:?}"),
+            });
+        }
+        ended
+    }
+
+    #[test]
+    fn an_area_goes_on_with_the_next_queue_pair_and_every_command_ends_once() {
+        let (is_dead, begun, pair) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+        let (model, pool) = sim(4);
+        let mortal = Mortal { is_dead: Rc::clone(&is_dead), geometry: model.geometry(), under_way: Vec::new() };
+        let next = Next { begun: Rc::clone(&begun), pair: Rc::clone(&pair), bell: Doorbell::new().unwrap() };
+        let mut storage = Storage::default();
+        let area = storage.add(StorageArea::new(Box::new(mortal), pool).with_renewal(Box::new(next)));
+        storage.read(area, 0, 512, 1).unwrap();
+        storage.read(area, 512, 512, 2).unwrap();
+        assert!(ended(&mut storage).is_empty() && begun.get() == 0);
+        let old = storage.area_block(area).unwrap();
+        is_dead.set(true);
+        let gone = Err(StorageError::Gone);
+        assert_eq!(ended(&mut storage), [(1, gone), (2, gone)]);
+        assert_eq!(begun.get(), 1, "once for one that is lost");
+        assert_eq!(storage.doorbells().count(), 1, "what comes is slept on");
+        storage.read(area, 0, 512, 3).unwrap();
+        assert_eq!(ended(&mut storage), [(3, gone)]);
+        pair.set(Some(sim(2)));
+        assert!(ended(&mut storage).is_empty());
+        storage.read(area, 0, 512, 4).unwrap();
+        assert_eq!((ended(&mut storage), begun.get()), (vec![(4, Ok(()))], 1));
+        // A block of the old memory is copied.
+        let mut block = old;
+        block.append(&[7; 512]);
+        storage.write(area, 0, block, Durability::Durable, 5).unwrap();
+        storage.ring();
+        let mut results = Vec::new();
+        storage
+            .deliver(|event, _| results.extend(matches!(event, Event::Written { result: Ok(()), .. }).then_some(())));
+        assert_eq!(results.len(), 1);
+    }
+}
