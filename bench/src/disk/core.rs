@@ -30,7 +30,7 @@ pub(super) struct Core {
 
 fn pair() -> Result<(OwnedFd, OwnedFd), HarnessError> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-    pair.map_err(|error| HarnessError::system("make a pair of sockets", error.into()))
+    pair.map_err(|error| HarnessError::system("make a pair of sockets", error))
 }
 
 impl Core {
