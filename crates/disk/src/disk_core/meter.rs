@@ -41,18 +41,15 @@ impl Meter {
         if !rates.is_limited() {
             return Ok(rates);
         }
-        if self.last.get() == tenant {
-            // Who had the last one lets another have this, if that one is still there.
-            if self.is_wanted.take() {
-                return Err(now);
+        let is_last = self.last.get() == tenant;
+        if let Err(due) = rates.take(bytes, now) {
+            if !is_last {
+                self.is_wanted.set(true);
             }
-        } else if let Err(due) = rates.take(bytes, now) {
-            self.is_wanted.set(true);
             return Err(due);
-        } else {
-            return Ok(rates);
         }
-        rates.take(bytes, now).map(|()| rates)
+        // There is room. Who had the last one lets another have this, if that one is still there.
+        if is_last && self.is_wanted.take() { Err(now) } else { Ok(rates) }
     }
 
     fn charge(&self, tenant: u64, rates: Rates) {
