@@ -152,7 +152,9 @@ mod tests {
         let layout =
             qanat_disk::shared::SharedLayout { queue_bytes: u32::MAX, frame_bytes: u32::MAX, frames: u32::MAX };
         let limits = AreaLimits { requests_per_second: u64::MAX, bytes_per_second: u64::MAX };
-        let order = TenantConfig { tenant: u64::MAX, extents, bytes: u64::MAX, read_only: false, limits, layout };
+        let (tenant, area, account, bytes) = (u64::MAX, u64::MAX, u32::MAX, u64::MAX);
+        let ceiling = limits;
+        let order = TenantConfig { tenant, area, account, extents, bytes, read_only: false, limits, ceiling, layout };
         let order = Order::Open(Box::new(order));
         let text = serde_json::to_vec(&crate::protocol::Envelope { version: crate::protocol::VERSION, body: &order });
         assert!(text.unwrap().len() <= ORDER_BYTES_MAX);

@@ -111,13 +111,17 @@ struct WebArguments {
 #[command(after_help = "\
 Examples:
   qanat bench disk --quick                       a file of 1 GiB of its own: under a minute; no root
-  qanat bench disk --on /srv/fast.img            a file that is there: WHAT IS IN IT IS OVERWRITTEN
+  qanat bench disk --on /srv/fast.img --overwrite     a file that is there: WHAT IS IN IT IS LOST
+  qanat bench disk --on /dev/sdx --filter reads       a device that is only read
   qanat bench disk --filter 'reads, 4 KiB'       some of its rows
 Needs fio (apt-get install fio).")]
 struct DiskArguments {
-    /// The file or block device to use. What is in it is overwritten
+    /// The file or block device to use
     #[arg(long, value_name = "PATH")]
     on: Option<PathBuf>,
+    /// What is in it may be overwritten, and is lost
+    #[arg(long, requires = "on")]
+    overwrite: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -273,7 +277,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             finish(&sections, &web.common, false)
         }
         Some(Table::Disk(disk)) => {
-            finish(&measure_on(&["disk"], &disk.common, None, disk.on.clone())?, &disk.common, false)
+            finish(&measure_on(&["disk"], &disk.common, None, (disk.on.clone(), disk.overwrite))?, &disk.common, false)
         }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
@@ -314,15 +318,15 @@ fn run_one(name: &str, common: &Common) -> Result<(), String> {
 }
 
 fn measure(names: &[&str], common: &Common, picture: Option<&Path>) -> Result<Vec<Section>, String> {
-    measure_on(names, common, picture, None)
+    measure_on(names, common, picture, (None, false))
 }
 
-/// `on`: the file or device of a table of disks.
+/// `on`: the file or device of a table of disks, and whether it may be overwritten.
 fn measure_on(
     names: &[&str],
     common: &Common,
     picture: Option<&Path>,
-    on: Option<PathBuf>,
+    (on, overwrite): (Option<PathBuf>, bool),
 ) -> Result<Vec<Section>, String> {
     let entries = names.iter().map(|name| tables::named(name)).collect::<Result<Vec<&Entry>, _>>();
     let entries = entries.map_err(|error| error.to_string())?;
@@ -341,6 +345,7 @@ fn measure_on(
         repetitions: common.repetitions,
         duration: common.duration,
         on,
+        overwrite,
         filter: common.filter.clone(),
     };
     // Drawn on standard error, and only where that is a terminal: the tables alone go to standard output.
