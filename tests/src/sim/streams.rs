@@ -127,7 +127,7 @@ impl FlowPlan {
 
     /// The name of the stream that `side` of flow `index` sends.
     pub fn salt(index: usize, side: usize) -> u64 {
-        crate::random::mix((index as u64) << 1 | side as u64)
+        pattern::mix((index as u64) << 1 | side as u64)
     }
 }
 

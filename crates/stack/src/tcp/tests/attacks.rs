@@ -193,7 +193,7 @@ fn any_segment_is_survived() {
                 break;
             }
             let mut packet = pair.next_for(1, Flags(random.next() as u8), &vec![9; random.below(1_500) as usize]);
-            if random.chance(900) {
+            if random.chance(900_000) {
                 packet.header.flags = packet.header.flags.without(Flags::RST);
             }
             let offset = [0, 1, 0u32.wrapping_sub(1), 1_000, 300_000, random.next() as u32][random.below(6) as usize];
@@ -201,14 +201,14 @@ fn any_segment_is_survived() {
             let offset = [0, 1, 0u32.wrapping_sub(1), 1_448, random.next() as u32][random.below(5) as usize];
             packet.header.acknowledgment += 0u32.wrapping_sub(random.below(20_000) as u32).wrapping_add(offset);
             packet.header.window = random.next() as u16;
-            if random.chance(300) {
+            if random.chance(300_000) {
                 for _ in 0..random.below(4) {
                     let start = packet.header.acknowledgment + random.below(30_000) as u32;
                     let end = start + random.below(30_000) as u32;
                     packet.header.options.sack_blocks.push(SackBlock { start, end });
                 }
             }
-            if random.chance(100) {
+            if random.chance(100_000) {
                 packet.header.options.timestamps = None;
             }
             let out = pair.inject(1, &packet);

@@ -12,10 +12,10 @@ mod waiting;
 
 use super::*;
 use crate::tcp::recovery::scoreboard::Scoreboard;
-use crate::tcp::tests::testing::{Faults, Host, Pair, Random, pattern};
+use crate::tcp::tests::testing::{Faults, Host, Pair, pattern};
 use bytes::Bytes;
 use qanat_api::{CloseReason, Event};
-use qanat_nic::Time;
+use qanat_nic::{Random, Time};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::Options;
@@ -117,13 +117,13 @@ fn random_config(random: &mut Random) -> TcpConfig {
     TcpConfig {
         receive_window: [1_000, 4_000, 20_000, 64 * 1024, 256 * 1024][random.below(5) as usize],
         receive_frames_max: [4, 16, 64, 256][random.below(4) as usize],
-        sack: !random.chance(250),
-        timestamps: !random.chance(250),
-        window_scaling: !random.chance(200),
-        ecn: !random.chance(300),
-        no_delay: !random.chance(200),
-        pacing: random.chance(150),
-        congestion: if random.chance(500) { CongestionAlgorithm::NewReno } else { CongestionAlgorithm::Cubic },
+        sack: !random.chance(250_000),
+        timestamps: !random.chance(250_000),
+        window_scaling: !random.chance(200_000),
+        ecn: !random.chance(300_000),
+        no_delay: !random.chance(200_000),
+        pacing: random.chance(150_000),
+        congestion: if random.chance(500_000) { CongestionAlgorithm::NewReno } else { CongestionAlgorithm::Cubic },
         retransmissions_max: 30,
         // Outlives every backoff of the peer, so that both ends finish in order.
         time_wait: Duration::from_secs(3_600),
@@ -151,7 +151,7 @@ fn random_pair(seed: u64) -> (Pair, [usize; 2]) {
         .map(|_| {
             let segment = segments[random.below(4) as usize];
             let mut host = Host::new(random_config(&mut random), segment);
-            host.eager = random.chance(800);
+            host.eager = random.chance(800_000);
             host
         })
         .collect();
