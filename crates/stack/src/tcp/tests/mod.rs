@@ -59,6 +59,27 @@ fn opens_talks_and_closes() {
     pair.check_conservation();
 }
 
+/// Runs until both ends are closed, at most for `limit`. A service that is not eager takes some of what has come now and then.
+fn until_closed(pair: &mut Pair, limit: Duration) {
+    pair.turn(0);
+    pair.turn(1);
+    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
+    let mut elapsed = Duration::ZERO;
+    while !done(pair) && elapsed < limit {
+        pair.run_until(Duration::from_millis(50), done);
+        elapsed += Duration::from_millis(50);
+        for index in 0..2 {
+            if !pair.hosts[index].eager {
+                for _ in 0..pair.random.below(8) {
+                    let now = pair.now;
+                    pair.hosts[index].consume_one(now);
+                }
+                pair.turn(index);
+            }
+        }
+    }
+}
+
 /// Both ends send, then close; every byte must arrive once and in order, every byte be acked once.
 fn exchange(seed: u64, mut pair: Pair, lengths: [usize; 2], limit: Duration) -> Pair {
     let data = [pattern(seed, lengths[0]), pattern(seed + 1, lengths[1])];
@@ -73,23 +94,7 @@ fn exchange(seed: u64, mut pair: Pair, lengths: [usize; 2], limit: Duration) -> 
         }
         host.close_when_sent = true;
     }
-    pair.turn(0);
-    pair.turn(1);
-    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
-    let mut elapsed = Duration::ZERO;
-    while !done(&pair) && elapsed < limit {
-        pair.run_until(Duration::from_millis(50), done);
-        elapsed += Duration::from_millis(50);
-        for index in 0..2 {
-            if !pair.hosts[index].eager {
-                for _ in 0..pair.random.below(8) {
-                    let now = pair.now;
-                    pair.hosts[index].consume_one(now);
-                }
-                pair.turn(index);
-            }
-        }
-    }
+    until_closed(&mut pair, limit);
     for index in 0..2 {
         let other = 1 - index;
         assert!(
@@ -273,23 +278,7 @@ fn debug_seed() {
         pair.hosts[index].to_send.push_back(Bytes::copy_from_slice(bytes));
         pair.hosts[index].close_when_sent = true;
     }
-    pair.turn(0);
-    pair.turn(1);
-    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
-    let mut elapsed = Duration::ZERO;
-    while !done(&pair) && elapsed < Duration::from_secs(4000) {
-        pair.run_until(Duration::from_millis(50), done);
-        elapsed += Duration::from_millis(50);
-        for index in 0..2 {
-            if !pair.hosts[index].eager {
-                for _ in 0..pair.random.below(8) {
-                    let now = pair.now;
-                    pair.hosts[index].consume_one(now);
-                }
-                pair.turn(index);
-            }
-        }
-    }
+    until_closed(&mut pair, Duration::from_secs(4000));
     for (from, at, packet) in pair.log.take().unwrap() {
         println!(
             "{from} {:?} {:?} seq {} len {} ack {} win {} {:?}",
