@@ -59,12 +59,12 @@ impl<N: Node> End<N> {
     }
 
     fn delivered(&self) -> u64 {
-        self.device.inner().inner().counters().delivered
+        self.device.inner().inner().inner().counters().delivered
     }
 
     /// When something on the wire moves next.
     fn next_arrival(&self) -> Option<Time> {
-        let fault = self.device.inner();
+        let fault = self.device.inner().inner();
         [fault.next_event_time(), fault.inner().next_event_time()].into_iter().flatten().min()
     }
 }
@@ -220,8 +220,8 @@ impl<A: Node, B: Node> World<A, B> {
 
     /// Puts an end to all faults (links stay as they are).
     pub fn heal(&mut self) {
-        self.a.device.inner_mut().set_rates(FaultRates::default(), FaultRates::default());
-        self.b.device.inner_mut().set_rates(FaultRates::default(), FaultRates::default());
+        self.a.device.inner_mut().inner_mut().set_rates(FaultRates::default(), FaultRates::default());
+        self.b.device.inner_mut().inner_mut().set_rates(FaultRates::default(), FaultRates::default());
     }
 
     /// A number that is equal for equal runs: of every frame and time at both devices.
