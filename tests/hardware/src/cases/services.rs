@@ -102,7 +102,7 @@ pub fn of_the_daemon() {
     stream_comes_back(address(2), 1 << 16);
     let listed = run(&format!("ip link show dev {interface}"));
     assert!(listed.contains("spoof checking on"), "{listed}");
-    let _second = Started::new(&echo(3));
+    let second = Started::new(&echo(3));
     datagram_comes_back(address(3));
     let (is_done, told) = output_of(&echo(4));
     assert!(!is_done && told.contains("taken"), "{told}");
@@ -120,7 +120,7 @@ pub fn of_the_daemon() {
         datagram_comes_back(address(5));
         Some(())
     });
-    drop(_second);
+    drop(second);
     drop(house);
     assert_eq!(functions(), "0");
 }
