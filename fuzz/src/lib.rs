@@ -45,6 +45,7 @@ pub mod mutate;
 pub mod repair;
 pub mod stack;
 pub mod tenant;
+mod values;
 pub mod wire;
 pub mod wire_emit;
 

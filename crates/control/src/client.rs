@@ -445,7 +445,7 @@ pub struct VnicHandle {
     status: Arc<VnicStatus>,
     /// Where the daemon listens.
     path: Arc<Path>,
-    /// Held from a question to its answer: of two threads that ask at once each is to have its own answer.
+    /// Held from a question to its answer, so that two threads that ask at once each get their own answer.
     asking: Arc<Mutex<()>>,
 }
 

@@ -40,7 +40,7 @@ const DISK_RECORDS: &str = "/var/lib/qanat/disks";
 pub struct Policy {
     /// Where the daemon listens.
     pub socket: PathBuf,
-    /// Whose members may connect, where there is such a group; others (but root) can't even ask.
+    /// The group whose members may connect, if there is such a group. Others, except root, can't even ask.
     pub group: String,
     /// The kernel's addresses at the other end of every VNIC, with the prefix VNICs are reached by.
     #[serde(deserialize_with = "prefixed_list")]
@@ -59,7 +59,8 @@ pub struct Policy {
     pub subordinate_users: PathBuf,
     /// Where the daemon writes down which disks it has; `None`: `/var/lib/qanat/disks`, or beside a control socket that is elsewhere.
     pub disk_records: Option<PathBuf>,
-    /// Who may have what. A file without a rule gives nobody anything; the default policy, without a file, has one.
+    /// The rules that say what each user may have. A file without a rule gives nobody anything. The default policy, without a file, has
+    /// one rule.
     #[serde(default)]
     pub rule: Vec<Rule>,
 }

@@ -26,7 +26,7 @@ pub struct Rule {
     pub addresses: Vec<Addresses>,
     /// What may be sent as.
     pub services: Vec<Service>,
-    /// Whom to.
+    /// What may be sent to.
     pub peers: Vec<Addresses>,
     /// Ethernet addresses of peers, or of the next hops towards them.
     pub macs: Vec<Macs>,
