@@ -1,0 +1,23 @@
+//! Persistent structures on a storage area: what was acknowledged is there after a crash at any point, and nothing else is.
+#![forbid(unsafe_code)]
+
+mod chain;
+mod codec;
+mod error;
+mod head;
+mod io;
+mod layout;
+mod log;
+mod look;
+mod options;
+mod position;
+mod superblock;
+
+pub use chain::frame::RecordKind;
+pub use chain::writer::LogStatistics;
+pub use error::StoreError;
+pub use layout::UNIT_BYTES;
+pub use log::{Log, LogEvent, Recovered};
+pub use options::Options;
+pub use position::Position;
+pub use superblock::Kind;
