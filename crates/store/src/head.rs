@@ -58,9 +58,10 @@ impl Head {
         self.want(extent);
     }
 
-    /// The log is to be recorded so.
+    /// The log is to be recorded so. It never begins earlier than was recorded, or wanted, before: that room may be in use again.
     pub(crate) fn want(&mut self, extent: Extent) {
-        self.wanted = Some(extent);
+        let latest = self.wanted.map_or(self.current.start, |wanted| wanted.start.max(self.current.start));
+        self.wanted = Some(Extent { start: extent.start.max(latest), ..extent });
         self.begin();
     }
 

@@ -50,9 +50,15 @@ pub enum LogEvent<'a> {
         before: Position,
     },
     /// The checkpoint is complete: what was before it is given up, and the log begins with it.
-    Checkpointed,
+    Checkpointed {
+        /// Its beginning.
+        start: Position,
+    },
     /// The log begins where [`Log::truncate`] said, or later.
-    Truncated,
+    Truncated {
+        /// The first position that it has.
+        start: Position,
+    },
     /// A record that was asked for by [`Log::read`].
     Read {
         /// The token that was given.
@@ -69,8 +75,8 @@ pub enum LogEvent<'a> {
 enum Told {
     Recovered(Recovered),
     Durable,
-    Checkpointed,
-    Truncated,
+    Checkpointed(u64),
+    Truncated(u64),
     Fetched(u64, Result<(), StoreError>),
     Failed(StoreError),
 }
@@ -369,8 +375,8 @@ impl Log {
         Some(match told {
             Told::Recovered(recovered) => LogEvent::Recovered(recovered),
             Told::Durable => LogEvent::Durable { before: running.map_or(Position::default(), |it| it.writer.whole()) },
-            Told::Checkpointed => LogEvent::Checkpointed,
-            Told::Truncated => LogEvent::Truncated,
+            Told::Checkpointed(start) => LogEvent::Checkpointed { start: Position::new(start, 0) },
+            Told::Truncated(start) => LogEvent::Truncated { start: Position::new(start, 0) },
             Told::Fetched(token, result) => {
                 let bytes = running.map_or(&[][..], |running| running.fetch.give());
                 LogEvent::Read { token, result: result.map(|()| bytes) }
@@ -583,6 +589,14 @@ impl Log {
         self.truncate(start, storage)
     }
 
+    /// Where the log begins. What recovery told of before that is part of the checkpoint that begins there.
+    pub fn start(&self) -> Position {
+        match &self.phase {
+            Phase::Run(running) => Position::new(running.writer.start(), 0),
+            _ => Position::default(),
+        }
+    }
+
     /// All records before it are durable.
     pub fn durable(&self) -> Position {
         match &self.phase {
@@ -676,8 +690,8 @@ impl Running {
                 self.stage = Stage::Ready;
                 Told::Recovered(self.recovered)
             }
-            _ if self.checkpointed.take_if(|begin| *begin <= start).is_some() => Told::Checkpointed,
-            _ => Told::Truncated,
+            _ if self.checkpointed.take_if(|begin| *begin <= start).is_some() => Told::Checkpointed(start),
+            _ => Told::Truncated(start),
         }
     }
 
