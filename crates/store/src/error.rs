@@ -141,6 +141,12 @@ pub enum StoreError {
     /// It is still being opened, or was opened to be read only.
     #[error("the store takes no changes: wait until it has recovered, and don't open it read-only")]
     NotReady,
+    /// The queue has as many elements as it may have.
+    #[error("the queue has {most} elements, as many as it may; take some first")]
+    Crowded {
+        /// As many.
+        most: usize,
+    },
     /// A checkpoint is under way.
     #[error("a checkpoint is under way")]
     CheckpointRuns,

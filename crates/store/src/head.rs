@@ -55,6 +55,7 @@ impl Head {
     /// Begins a new epoch with the log as it was found.
     pub(crate) fn open(&mut self, extent: Extent) {
         self.current.epoch += 1;
+        self.current.opened = extent.durable;
         self.want(extent);
     }
 

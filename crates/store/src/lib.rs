@@ -11,6 +11,7 @@ mod log;
 mod look;
 mod options;
 mod position;
+mod queue;
 mod superblock;
 
 pub use chain::frame::RecordKind;
@@ -20,4 +21,5 @@ pub use layout::UNIT_BYTES;
 pub use log::{Log, LogEvent, Recovered};
 pub use options::Options;
 pub use position::Position;
+pub use queue::{Queue, QueueEvent};
 pub use superblock::Kind;

@@ -70,9 +70,10 @@ pub enum LogEvent<'a> {
     Failed(StoreError),
 }
 
-/// What is to be told.
+/// What is to be told, without the bytes that it is about: they are [`Log::bytes_told`].
 #[derive(Debug)]
-enum Told {
+pub(crate) enum Told {
+    Record(Position, RecordKind),
     Recovered(Recovered),
     Durable,
     Checkpointed(u64),
@@ -212,6 +213,7 @@ impl Log {
             start: 0,
             durable: 0,
             previous: 0,
+            opened: 0,
         };
         let recovered = Recovered { records: 0, bytes: 0, was_torn: false, was_damaged: false, is_new: true };
         let end = End { position: 0, previous: 0, checkpoint: None, records: 0, was_torn: false };
@@ -352,37 +354,59 @@ impl Log {
 
     /// What the log has to say next; `None`: nothing before the next event of the area. To be called until then after each
     /// [`handle`](Log::handle).
+    // It lends, so it is no iterator.
+    #[allow(clippy::should_implement_trait, reason = "see above")]
     pub fn next(&mut self, storage: &mut dyn StorageCommands) -> Option<LogEvent<'_>> {
+        let told = self.tell(storage)?;
+        let before = self.durable();
+        let bytes = self.bytes_told();
+        Some(match told {
+            Told::Record(position, kind) => LogEvent::Record { position, kind, bytes },
+            Told::Recovered(recovered) => LogEvent::Recovered(recovered),
+            Told::Durable => LogEvent::Durable { before },
+            Told::Checkpointed(start) => LogEvent::Checkpointed { start: Position::new(start, 0) },
+            Told::Truncated(start) => LogEvent::Truncated { start: Position::new(start, 0) },
+            Told::Fetched(token, result) => LogEvent::Read { token, result: result.map(|()| bytes) },
+            Told::Failed(error) => LogEvent::Failed(error),
+        })
+    }
+
+    /// Tells this next.
+    pub(crate) fn tell_again(&mut self, told: Told) {
+        self.told.push_front(told);
+    }
+
+    /// Where in the area a record's frame lies.
+    pub(crate) fn place(&self, position: Position) -> u64 {
+        self.superblock().map_or(0, |superblock| superblock.ring.place(position.frame()))
+    }
+
+    /// The bytes of the record that was told of last.
+    pub(crate) fn bytes_told(&self) -> &[u8] {
+        match &self.phase {
+            Phase::Recover { recovery, .. } => recovery.record_bytes(),
+            Phase::Run(running) => running.fetch.bytes(),
+            _ => &[],
+        }
+    }
+
+    /// As [`next`](Log::next).
+    pub(crate) fn tell(&mut self, storage: &mut dyn StorageCommands) -> Option<Told> {
         if let Phase::Run(running) = &mut self.phase {
             running.fetch.take_back();
         }
         if let Some((position, kind)) = self.next_record(storage) {
-            let bytes = match &self.phase {
-                Phase::Recover { recovery, .. } => recovery.record_bytes(),
-                _ => &[],
-            };
-            return Some(LogEvent::Record { position, kind, bytes });
+            return Some(Told::Record(position, kind));
         }
         // One record is told of before the next is read into the same memory.
         if self.told.is_empty() {
             self.drive(storage);
         }
         let told = self.told.pop_front()?;
-        let running = match &mut self.phase {
-            Phase::Run(running) => Some(running),
-            _ => None,
-        };
-        Some(match told {
-            Told::Recovered(recovered) => LogEvent::Recovered(recovered),
-            Told::Durable => LogEvent::Durable { before: running.map_or(Position::default(), |it| it.writer.whole()) },
-            Told::Checkpointed(start) => LogEvent::Checkpointed { start: Position::new(start, 0) },
-            Told::Truncated(start) => LogEvent::Truncated { start: Position::new(start, 0) },
-            Told::Fetched(token, result) => {
-                let bytes = running.map_or(&[][..], |running| running.fetch.give());
-                LogEvent::Read { token, result: result.map(|()| bytes) }
-            }
-            Told::Failed(error) => LogEvent::Failed(error),
-        })
+        if let (Told::Fetched(..), Phase::Run(running)) = (&told, &mut self.phase) {
+            running.fetch.give();
+        }
+        Some(told)
     }
 
     /// The next record, while the log is recovered.

@@ -3,7 +3,7 @@
 //! ```text
 //!   0 magic "QANATsto"      8 format 4    12 kind 4        16 identity 16    32 serial 8      40 epoch 8
 //!  48 bytes of the area 8  56 log's place 8   64 log's bytes 8   72 bytes of a frame, at most 4   76 CRC-32C of the frame before `durable` 4
-//!  80 start 8              88 durable 8    96 zeroes    508 CRC-32C 4    512 zeroes up to 4096
+//!  80 start 8              88 durable 8    96 opened 8   104 zeroes   508 CRC-32C 4    512 zeroes up to 4096
 //! ```
 //! All that means something is in one sector, so no loss of power tears it.
 
@@ -19,7 +19,7 @@ pub(crate) const SUPERBLOCK_BYTES: usize = UNIT_BYTES as usize;
 /// Where the checksum is.
 const SEAL: usize = 512 - 4;
 /// Where the zeroes begin.
-const END: usize = 96;
+const END: usize = 104;
 
 /// Which structure a store is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,9 @@ pub(crate) struct Superblock {
     pub(crate) durable: u64,
     /// The checksum of the frame that ends at `durable`: what follows it names it.
     pub(crate) previous: u32,
+    /// Where the log ended when this epoch began. A frame from there on counts only if it is of this epoch: what earlier ones left there
+    /// was cut off, and must not come back when a torn write of this epoch happens to mend it.
+    pub(crate) opened: u64,
 }
 
 /// What is where a superblock should be.
@@ -92,6 +95,7 @@ impl Superblock {
         put(bytes, 80, &self.start.to_le_bytes());
         put(bytes, 88, &self.durable.to_le_bytes());
         put(bytes, 76, &self.previous.to_le_bytes());
+        put(bytes, 96, &self.opened.to_le_bytes());
         let seal = bytes.get(..SEAL).map_or(0, |body| sum(&[0; 16], place(copy), body));
         put(bytes, SEAL, &seal.to_le_bytes());
     }
@@ -127,6 +131,7 @@ impl Superblock {
             start: u64_at(bytes, 80)?,
             durable: u64_at(bytes, 88)?,
             previous: u32_at(bytes, 76)?,
+            opened: u64_at(bytes, 96)?,
         };
         if bytes.get(END..SEAL)?.iter().any(|byte| *byte != 0) {
             return wrong("a superblock has something where zeroes belong");
@@ -156,6 +161,7 @@ impl Superblock {
             () if self.durable < self.start || self.durable - self.start > bytes => {
                 Some("the log is longer than its ring")
             }
+            () if self.opened > self.durable || !is_whole(self.opened) => Some("the log was opened behind its end"),
             // Numbers that count up could not reach this; it leaves room to calculate in.
             () if self.durable > u64::MAX >> 8 || self.serial > u64::MAX >> 8 || self.epoch > u64::MAX >> 8 => {
                 Some("a number is higher than it could have become")
@@ -186,6 +192,7 @@ mod tests {
             start: 4_096,
             durable: 8_192,
             previous: 5,
+            opened: 8_192,
         }
     }
 

@@ -26,7 +26,7 @@ struct Current {
     is_doubted: bool,
 }
 
-/// The end of a fetch: its token, and whether [`Fetch::give`] gives the record.
+/// The end of a fetch: its token, and whether [`Fetch::bytes`] are the record's.
 pub(crate) type Fetched = (u64, Result<(), StoreError>);
 
 /// Whose the last record is.
@@ -82,10 +82,14 @@ impl Fetch {
         takes
     }
 
-    /// The last record's bytes, which are its caller's until [`take_back`](Self::take_back).
-    pub(crate) fn give(&mut self) -> &[u8] {
-        self.lent = Lent::Given;
+    /// The last record's bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The last record is its caller's until [`take_back`](Self::take_back).
+    pub(crate) fn give(&mut self) {
+        self.lent = Lent::Given;
     }
 
     /// What was given is not needed any more.

@@ -200,8 +200,9 @@ impl Recovery {
             return if self.reader.is_at_limit() { Looked::Broken } else { Looked::Short };
         }
         let follows = self.last.is_none_or(|(previous, epoch)| header.previous == previous && header.epoch >= epoch);
+        let is_cut = position >= self.superblock.opened && header.epoch < self.superblock.epoch;
         let fits = header.bytes as u64 <= self.superblock.ring.until_wrap(position);
-        if follows && fits && header.verifies(bytes, &self.superblock.identity, position) {
+        if follows && fits && !is_cut && header.verifies(bytes, &self.superblock.identity, position) {
             Looked::Good(header)
         } else {
             Looked::Broken

@@ -60,7 +60,13 @@ impl Oracle {
         let is_start = starts.any(|start| start == first || (found.is_empty() && start >= self.durable));
         assert!(is_start, "it begins with {first}, and should with {} or {:?}", self.start, self.later_starts);
         let expected = self.entries.get(first..first + found.len()).expect("no more than was appended");
-        assert!(expected == found, "what was found is not what was appended");
+        let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
+        assert!(
+            differs.is_none(),
+            "{differs:?} of {} found is not what was appended: {} durable, {first} first",
+            found.len(),
+            self.durable
+        );
         assert!(
             first + found.len() >= self.durable,
             "{} of {} acknowledged records",
