@@ -136,7 +136,7 @@ impl Queue {
                 }
                 Told::Recovered(log) => {
                     self.trim(storage);
-                    return Some(QueueEvent::Recovered { elements: self.elements.len(), log });
+                    return Some(QueueEvent::Recovered { elements: self.len(), log });
                 }
                 Told::Durable => {
                     let before = self.log.durable();

@@ -10,4 +10,5 @@ mod faults;
 mod formats;
 mod histories;
 mod oracle;
+mod queues;
 mod seeds;
