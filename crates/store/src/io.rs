@@ -96,11 +96,6 @@ impl Io {
         self.geometry
     }
 
-    /// Requests under way.
-    pub(crate) fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
     /// Whether the next request will be taken, as far as the depth of the queue goes.
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight < self.geometry.depth

@@ -445,6 +445,16 @@ impl Log {
         }
     }
 
+    /// Why it takes no changes now.
+    pub(crate) fn check(&mut self) -> Result<(), StoreError> {
+        self.running().map(drop)
+    }
+
+    /// Whether a checkpoint is under way.
+    pub(crate) fn is_checkpointing(&self) -> bool {
+        matches!(&self.phase, Phase::Run(it) if it.checkpoint.is_some() || it.checkpointed.is_some())
+    }
+
     /// Appends a record of `bytes`. It is written by the next [`commit`](Log::commit).
     ///
     /// # Errors

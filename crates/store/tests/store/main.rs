@@ -9,6 +9,7 @@ mod exhaustive;
 mod faults;
 mod formats;
 mod histories;
+mod objects;
 mod oracle;
 mod queues;
 mod seeds;
