@@ -26,8 +26,14 @@ struct Current {
     is_doubted: bool,
 }
 
-/// The end of a fetch: its token, and whether [`Fetch::bytes`] are the record's.
-pub(crate) type Fetched = (u64, Result<(), StoreError>);
+/// The end of a fetch.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) position: Position,
+    pub(crate) token: u64,
+    /// Whether [`Fetch::bytes`] are the record's.
+    pub(crate) result: Result<(), StoreError>,
+}
 
 /// Whose the last record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,7 +148,7 @@ impl Fetch {
 
     fn end(&mut self, result: Result<(), StoreError>) -> Option<Fetched> {
         self.lent = Lent::Waits;
-        self.current.take().map(|current| (current.token, result))
+        self.current.take().map(|current| Fetched { position: current.position, token: current.token, result })
     }
 
     /// Takes the record's part from the frame; whether it is the last one. `None`: there is no such record.

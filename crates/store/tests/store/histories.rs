@@ -62,12 +62,13 @@ struct Life<'a> {
     met: &'a mut Met,
     is_checkpointing: bool,
     /// Reads under way, by their tokens.
-    reads: Vec<(u64, Vec<u8>)>,
+    reads: Vec<(u64, Entry)>,
     tokens: u64,
 }
 
 impl Life<'_> {
     fn hear(&mut self) {
+        let mut gone = Vec::new();
         while let Some(event) = self.log.next(&mut self.disk) {
             match event {
                 LogEvent::Durable { before } => self.oracle.durable_before(before),
@@ -82,12 +83,18 @@ impl Life<'_> {
                 LogEvent::Read { token, result } => {
                     let (expected, wanted) = self.reads.remove(0);
                     assert_eq!(token, expected, "reads end in order");
-                    assert_eq!(result.expect("it is there"), wanted);
+                    match result {
+                        Ok(bytes) => assert_eq!(bytes, wanted.bytes),
+                        // Given up after it was asked for.
+                        Err(StoreError::None) => gone.push(wanted.position),
+                        Err(error) => panic!("{error}"),
+                    }
                     self.met.reads += 1;
                 }
                 other => panic!("{other:?}"),
             }
         }
+        assert!(gone.iter().all(|position| *position < self.log.start()), "{gone:?}");
     }
 
     fn record(&mut self) -> Vec<u8> {
@@ -165,7 +172,7 @@ impl Life<'_> {
         let index = self.oracle.start + self.random.below((durable - self.oracle.start) as u64) as usize;
         let entry = &self.oracle.entries[index];
         self.log.read(entry.position, self.tokens, &mut self.disk).expect("it is durable");
-        self.reads.push((self.tokens, entry.bytes.clone()));
+        self.reads.push((self.tokens, entry.clone()));
         self.tokens += 1;
     }
 
