@@ -17,7 +17,7 @@ const PATCHES_MAX: usize = 16;
 /// Where things lie, as docs/design/store.md says.
 const SUPERBLOCKS: [usize; 2] = [0, 32 << 10];
 const LOG: usize = 64 << 10;
-const LOG_BYTES: usize = 128 << 10;
+const LOG_BYTES: usize = 192 << 10;
 const UNIT_BYTES: usize = 4_096;
 
 /// What is told at opening, of all structures: records, elements, objects.

@@ -1,5 +1,6 @@
 //! [`StoreError`]: what can be wrong with an area, or with what is asked of a structure on it.
 
+use crate::kind::Kind;
 use qanat_api::{CommandError, StorageError};
 
 /// Why a structure can't be opened, or a request can't be done. Places are in bytes from the area's beginning.
@@ -54,9 +55,9 @@ pub enum StoreError {
     #[error("the area holds a store of kind {found:?}, and {wanted:?} was to be opened")]
     Kind {
         /// What it is.
-        found: crate::Kind,
+        found: Kind,
         /// What was asked for.
-        wanted: crate::Kind,
+        wanted: Kind,
     },
     /// The area is smaller than it was.
     #[error("the store was made on {recorded} bytes and the area has {bytes}; give it its whole area")]

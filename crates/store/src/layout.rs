@@ -15,6 +15,8 @@ pub(crate) const IN_FLIGHT_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const LOOK_AHEAD_BYTES: u64 = 2 * IN_FLIGHT_BYTES_MAX;
 /// The smallest log.
 pub(crate) const LOG_BYTES_MIN: u64 = 16 * UNIT_BYTES;
+/// The smallest log of a store of objects: a half is for the table, and has units of its own.
+pub(crate) const OBJECTS_LOG_BYTES_MIN: u64 = 48 * UNIT_BYTES;
 /// What appends leave free, so that there is room to give up what is not needed any more.
 pub(crate) const BASE_RESERVE_BYTES: u64 = 6 * UNIT_BYTES;
 

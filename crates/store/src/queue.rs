@@ -6,11 +6,11 @@
 use crate::chain::frame::RecordKind;
 use crate::codec::u64_at;
 use crate::error::StoreError;
+use crate::kind::Kind;
 use crate::layout::BASE_RESERVE_BYTES;
 use crate::log::Log;
 use crate::options::Options;
 use crate::position::Position;
-use crate::superblock::Kind;
 use crate::told::{Recovered, Told};
 use qanat_api::{AreaId, Event, StorageCommands};
 use std::collections::VecDeque;

@@ -9,6 +9,7 @@
 
 use crate::codec::{identity_at, put, sum, u32_at, u64_at};
 use crate::error::StoreError;
+use crate::kind::Kind;
 use crate::layout::{DATA, FRAME_BYTES_MAX, LOG_BYTES_MIN, Ring, SUPERBLOCKS, UNIT_BYTES};
 
 const MAGIC: &[u8; 8] = b"QANATsto";
@@ -20,31 +21,6 @@ pub(crate) const SUPERBLOCK_BYTES: usize = UNIT_BYTES as usize;
 const SEAL: usize = 512 - 4;
 /// Where the zeroes begin.
 const END: usize = 104;
-
-/// Which structure a store is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// [`Log`](crate::Log).
-    Log,
-    /// [`Queue`](crate::Queue).
-    Queue,
-    /// [`Objects`](crate::Objects).
-    Objects,
-}
-
-impl Kind {
-    fn number(self) -> u32 {
-        match self {
-            Kind::Log => 1,
-            Kind::Queue => 2,
-            Kind::Objects => 3,
-        }
-    }
-
-    fn of(number: u32) -> Option<Kind> {
-        [Kind::Log, Kind::Queue, Kind::Objects].into_iter().find(|kind| kind.number() == number)
-    }
-}
 
 /// A superblock's contents.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -28,9 +28,9 @@ impl Objects {
             return Err(StoreError::Exists);
         }
         // Half of the log is for the table, the other half for what changes while it is written anew.
-        let (wanted, free) =
-            (RECORD_BYTES + name.len() as u64, (self.log.bytes().1 / 2).saturating_sub(self.table_bytes));
-        if wanted + 16 * UNIT_BYTES > free {
+        let room = (self.log.bytes().1 / 2).saturating_sub(16 * UNIT_BYTES);
+        let (wanted, free) = (RECORD_BYTES + name.len() as u64, room.saturating_sub(self.table_bytes));
+        if wanted > free {
             return Err(StoreError::Full { wanted, free });
         }
         let mut extent = Extent { generation: self.table.next_generation, place: 0, bytes };

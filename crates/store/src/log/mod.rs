@@ -11,12 +11,13 @@ use crate::chain::writer::{Origin, Writer};
 use crate::error::StoreError;
 use crate::head::{Extent, Head};
 use crate::io::{Ended, Io, Outcome, Role};
-use crate::layout::{DATA, FRAME_BYTES_MAX, LOG_BYTES_MIN, Ring, UNIT_BYTES, whole_units};
+use crate::kind::Kind;
+use crate::layout::{DATA, FRAME_BYTES_MAX, LOG_BYTES_MIN, OBJECTS_LOG_BYTES_MIN, Ring, UNIT_BYTES, whole_units};
 use crate::look::{Look, Seen};
 use crate::options::{Make, Options};
 use crate::position::Position;
 use crate::running::{Running, Stage};
-use crate::superblock::{Kind, Superblock};
+use crate::superblock::Superblock;
 use crate::told::{LogEvent, Recovered, Told};
 use qanat_api::{AreaId, Event, StorageCommands};
 use std::collections::VecDeque;
@@ -98,8 +99,11 @@ impl Log {
     fn make(&mut self, identity: [u8; 16]) -> Result<(), StoreError> {
         let geometry = self.io.geometry();
         let room = whole_units(geometry.bytes() - DATA);
-        let share = if self.kind == Kind::Objects { (room / 16).max(16 * LOG_BYTES_MIN) } else { room };
-        let log_bytes = whole_units(self.options.log_bytes.unwrap_or(share)).max(LOG_BYTES_MIN);
+        let (share, least) = match self.kind {
+            Kind::Objects => ((room / 16).max(OBJECTS_LOG_BYTES_MIN), OBJECTS_LOG_BYTES_MIN),
+            Kind::Log | Kind::Queue => (room, LOG_BYTES_MIN),
+        };
+        let log_bytes = whole_units(self.options.log_bytes.unwrap_or(share)).max(least);
         if log_bytes > room {
             return Err(StoreError::AreaTooSmall { bytes: geometry.bytes(), needed: DATA + log_bytes });
         }
