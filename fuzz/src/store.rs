@@ -213,7 +213,9 @@ fn disk_of(image: &[u8]) -> StorageDouble {
     disk
 }
 
-fn refused(error: &StoreError, before: &[u8], disk: &StorageDouble) {
+fn refused(error: &StoreError, before: &[u8], disk: &mut StorageDouble) {
+    // What was under way ends, and is nobody's.
+    while disk.next_event().is_some() {}
     assert!(!error.to_string().is_empty());
     assert!(disk.bytes() == before, "an area that is refused is not written: {error}");
 }
@@ -227,7 +229,7 @@ fn log(image: &[u8]) {
         Ok::<_, StoreError>((log, contents))
     };
     match open(&mut disk) {
-        Err(error) => refused(&error, image, &disk),
+        Err(error) => refused(&error, image, &mut disk),
         Ok((mut log, mut before)) => {
             let started = log.start();
             match log.append(b"one more", &mut disk) {
@@ -255,7 +257,7 @@ fn queue(image: &[u8]) {
         Ok(queue)
     });
     match opened {
-        Err(error) => refused(&error, image, &disk),
+        Err(error) => refused(&error, image, &mut disk),
         Ok(mut queue) => {
             let count = queue.len();
             for _ in 0..count {
@@ -278,7 +280,7 @@ fn objects(image: &[u8]) {
         Ok(objects)
     });
     match opened {
-        Err(error) => refused(&error, image, &disk),
+        Err(error) => refused(&error, image, &mut disk),
         Ok(mut objects) => {
             let names: Vec<Vec<u8>> = objects.iter().map(|(name, _)| name.to_vec()).collect();
             for name in &names {
