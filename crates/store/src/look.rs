@@ -34,7 +34,7 @@ pub(crate) struct Look {
 
 impl Look {
     pub(crate) fn new(io: &Io) -> Look {
-        let chunk = (io.geometry().transfer_bytes_max as u64).min(DATA).max(UNIT_BYTES);
+        let chunk = u64::from(io.geometry().transfer_bytes_max).clamp(UNIT_BYTES, DATA);
         let chunk = (chunk - chunk % UNIT_BYTES) as usize;
         let beginning = Reader::new(Ring { start: 0, bytes: DATA }, Role::Look, chunk, (0, DATA));
         Look { copies: [None, None], asked: [false; 2], beginning: beginning.numbered_from(BEGINNING), seen: 0 }
@@ -100,10 +100,10 @@ impl Look {
         let mut wrong = None;
         for (copy, found) in self.copies.iter_mut().enumerate() {
             match found.take() {
-                Some(Ok(Found::Good(superblock))) => {
-                    if best.as_ref().is_none_or(|(_, other)| other.serial < superblock.serial) {
-                        best = Some((copy, superblock));
-                    }
+                Some(Ok(Found::Good(superblock)))
+                    if best.as_ref().is_none_or(|(_, other)| other.serial < superblock.serial) =>
+                {
+                    best = Some((copy, superblock));
                 }
                 Some(Ok(Found::Wrong(error))) => wrong = Some(error),
                 _ => {}

@@ -46,7 +46,7 @@ impl Log {
         storage: &mut dyn StorageCommands,
     ) -> Result<Position, StoreError> {
         let running = self.running()?;
-        if !running.checkpoint.is_some_and(|checkpoint| checkpoint.end.is_none()) {
+        if running.checkpoint.is_none_or(|checkpoint| checkpoint.end.is_some()) {
             return Err(StoreError::NoCheckpoint);
         }
         let before = running.writer.used();
