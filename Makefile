@@ -65,7 +65,7 @@ SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_areas e2e_bench e2
 	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 HARDWARE_TESTS := hardware
 
-# HUP is as it is in a terminal, though `nohup` or a manager may have started this: services are told to reload by it.
+# Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have started this: services are told to reload by it.
 # Test programs that need root are built as the user and run by this.
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
 
@@ -75,7 +75,7 @@ test-unit: deps ## unit and property tests, the simulator, the house rules: no r
 
 test-system: build test-deps ## segment scripts, end to end over veth with real programs: as root
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
-		env --default-signal=HUP cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
+		env --unset=MAKEFLAGS --default-signal=HUP cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
 
 test-hardware: deps ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
 	@tools/hardware-machine
@@ -88,7 +88,9 @@ posix-table: build ## the tables of what `qanat run` supports, and of programs t
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
-test: test-deps lint test-unit test-system test-hardware fuzz ## everything; what CI runs
+# System tests mostly wait, the virtual machine is one processor, and fuzzing asks for no device: they run beside each other.
+test: test-deps lint test-unit ## everything; what CI runs
+	$(MAKE) --jobs=2 --output-sync=line test-system test-hardware fuzz
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
 	@tools/install-packages git gcc make bison flex python3 iproute2

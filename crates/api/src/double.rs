@@ -266,7 +266,6 @@ impl Commands for Double {
             transmit_checksum: false,
             receive_checksum: ReceiveChecksum::Trust,
             transmit_buffers_max: 1,
-            segmentation_bytes_max: 0,
             transmit_headroom: 24,
         }
     }

@@ -23,6 +23,12 @@ pub trait Source {
     /// Writes the bytes from `offset` on into all of `target`. The stack never asks beyond the range it was given.
     fn fill(&self, stamp: u64, offset: u64, target: &mut [u8]) -> Fill;
 
+    /// The bytes from `offset` on as they lie in the owner's memory, as far as they lie there in one piece as they are to be sent; they may
+    /// go beyond the range that the stack was given. Empty: they must be copied, with [`fill`](Source::fill).
+    fn lend(&self, _stamp: u64, _offset: u64) -> &[u8] {
+        &[]
+    }
+
     /// Bytes from `offset` to the next place where the source would like a segment to end (its frame's boundary);
     /// `None`: anywhere.
     fn boundary(&self, _stamp: u64, _offset: u64) -> Option<usize> {
@@ -49,5 +55,9 @@ impl Source for Frame {
             target.copy_from_slice(bytes);
         }
         Fill { sum: None }
+    }
+
+    fn lend(&self, _stamp: u64, offset: u64) -> &[u8] {
+        usize::try_from(offset).ok().and_then(|offset| self.bytes().get(offset..)).unwrap_or_default()
     }
 }

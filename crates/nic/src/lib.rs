@@ -9,6 +9,7 @@ pub mod af_xdp;
 mod base;
 mod checksum;
 mod claims;
+mod cutting;
 mod error;
 pub mod fault;
 pub mod foreign;
@@ -30,6 +31,7 @@ pub mod snapshot;
 mod spread;
 mod statistics;
 pub mod tap;
+mod train;
 pub mod uring;
 pub mod veth;
 pub mod vfio;
@@ -42,6 +44,7 @@ pub use base::random::Random;
 pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
 pub use base::{breakdown, place};
 pub use claims::Claims;
+pub use cutting::Cutting;
 pub use error::{DESCRIPTORS_REMEDY, DeviceError};
 pub use fault::{Fault, FaultCounters, FaultRates};
 pub use left_socket::{bind_in_place, remove_left_behind};
@@ -57,6 +60,7 @@ pub use sim::{LinkConfig, LinkCounters, SimulatedLink};
 pub use spread::QueueShare;
 pub use statistics::VnicStatistics;
 pub use tap::Tap;
+pub use train::{TRAIN_BYTES_MAX, TRAIN_PIECES_MAX, Train, TransmitTrains};
 pub use vnic::{
     Capabilities, ChecksumOffload, LINK_HEADER_MAX, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer,
     TransmitOptions, Vnic,

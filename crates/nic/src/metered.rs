@@ -2,6 +2,7 @@
 
 use crate::base::breakdown::{Phase, span};
 use crate::memory::Frame;
+use crate::train::TransmitTrains;
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 
 /// `vnic`, its calls charged to the driver's phases.
@@ -47,6 +48,10 @@ impl<V: Vnic> Vnic for Metered<V> {
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         let _driver = span(Phase::DriverOut);
         self.vnic.transmit(buffer, options)
+    }
+
+    fn trains(&mut self) -> Option<&mut dyn TransmitTrains> {
+        self.vnic.trains()
     }
 
     #[inline]

@@ -401,7 +401,6 @@ impl Vnic for Pair {
             transmit_checksum: config.transmit_checksum,
             receive_checksum: config.receive_checksum,
             transmit_buffers_max: config.transmit_buffers_max.max(1),
-            segmentation_bytes_max: 0,
             transmit_headroom: 0,
         }
     }

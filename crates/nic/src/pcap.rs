@@ -5,6 +5,7 @@
 
 use crate::base::time::Clock;
 use crate::memory::Frame;
+use crate::train::{Train, TransmitTrains};
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::io::{self, BufWriter, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -141,11 +142,28 @@ impl<V: Vnic, C: Clock, W: Write> Vnic for Pcap<V, C, W> {
         self.inner.transmit(buffer, options)
     }
 
+    fn trains(&mut self) -> Option<&mut dyn TransmitTrains> {
+        if self.inner.trains().is_some() { Some(self) } else { None }
+    }
+
     fn flush(&mut self) {
         self.inner.flush();
     }
 
     crate::vnic::leave_to_inner!(inner);
+}
+
+/// A train is recorded as the one packet that it is, with a checksum that is still to be filled in.
+impl<V: Vnic, C: Clock, W: Write> TransmitTrains for Pcap<V, C, W> {
+    fn transmit_train(&mut self, train: &Train<'_>) {
+        self.record(train.headers, true, false);
+        for (index, piece) in train.payload.iter().enumerate() {
+            self.record(piece, index + 1 < train.payload.len(), false);
+        }
+        if let Some(trains) = self.inner.trains() {
+            trains.transmit_train(train);
+        }
+    }
 }
 
 #[cfg(test)]

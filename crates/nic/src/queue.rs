@@ -6,6 +6,7 @@ use crate::memory::{Frame, Pool};
 use crate::migration::Migrate;
 use crate::statistics::VnicStatistics;
 use crate::tap::Tap;
+use crate::train::TransmitTrains;
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -77,6 +78,11 @@ impl Vnic for Queue {
     #[inline]
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         driver!(self, queue => queue.transmit(buffer, options))
+    }
+
+    #[inline]
+    fn trains(&mut self) -> Option<&mut dyn TransmitTrains> {
+        driver!(self, queue => queue.trains())
     }
 
     #[inline]

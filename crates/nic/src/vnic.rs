@@ -3,6 +3,7 @@
 use crate::memory::{Frame, Pool};
 use crate::migration::Migrate;
 use crate::statistics::VnicStatistics;
+use crate::train::TransmitTrains;
 use qanat_wire::ethernet::MacAddress;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -33,8 +34,6 @@ pub struct Capabilities {
     pub receive_checksum: ReceiveChecksum,
     /// Frames one transmitted packet may consist of (1: no scatter-gather).
     pub transmit_buffers_max: u8,
-    /// Largest TCP payload the device cuts into segments itself; 0: no segmentation offload.
-    pub segmentation_bytes_max: u32,
     /// Headroom every frame handed to `transmit` must keep before its data, for the driver's use.
     pub transmit_headroom: u16,
 }
@@ -112,6 +111,11 @@ pub trait Vnic {
     /// # Errors
     /// Gives the frame back when the ring is full. Before a packet of several frames, check `transmit_room`.
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer>;
+
+    /// The way out of trains, if there is one now. That may change at any time: ask before each.
+    fn trains(&mut self) -> Option<&mut dyn TransmitTrains> {
+        None
+    }
 
     /// Starts transmission of what is queued (one doorbell), and reclaims frames the device is done with.
     fn flush(&mut self);
@@ -215,6 +219,10 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
 
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         (**self).transmit(buffer, options)
+    }
+
+    fn trains(&mut self) -> Option<&mut dyn TransmitTrains> {
+        (**self).trains()
     }
 
     fn flush(&mut self) {

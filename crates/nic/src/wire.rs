@@ -105,7 +105,6 @@ impl Vnic for Wire {
             transmit_checksum: false,
             receive_checksum: ReceiveChecksum::Verify,
             transmit_buffers_max: 1,
-            segmentation_bytes_max: 0,
             transmit_headroom: 0,
         }
     }

@@ -3,13 +3,13 @@
 use super::trace::Trace;
 use crate::random::Random;
 use qanat_nic::{
-    Fault, FaultRates, LinkConfig, ManualClock, MemoryPlan, Pair, PairConfig, PairPort, Pcap, Pool, SimulatedLink,
-    Vnic, pair,
+    Cutting, Fault, FaultRates, LinkConfig, ManualClock, MemoryPlan, Pair, PairConfig, PairPort, Pcap, Pool,
+    SimulatedLink, Vnic, pair,
 };
 use std::time::Duration;
 
 /// One end of the network: what a node's stack gets as its device.
-pub type Device = Pcap<Fault<SimulatedLink<Pair, ManualClock>, ManualClock>, ManualClock, Trace>;
+pub type Device = Pcap<Cutting<Fault<SimulatedLink<Pair, ManualClock>, ManualClock>>, ManualClock, Trace>;
 
 /// A network's properties; `[0]` is the direction out of the first node.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl Network {
         network
     }
 
-    /// Opens both ends.
+    /// Opens both ends. With an even seed they take trains.
     ///
     /// # Panics
     /// When memory for frames can't be had.
@@ -84,10 +84,13 @@ impl Network {
             transmit: open.transmit_pool().clone(),
             prepared: open.prepared_pool().clone(),
         };
+        let takes_trains = seed.is_multiple_of(2);
         let seed = seed.wrapping_mul(2).wrapping_add(index as u64);
         let link = SimulatedLink::new(open, clock.clone(), seed, self.links[index]).expect("link memory");
         let fault = Fault::new(link, clock.clone(), seed, self.faults[index], FaultRates::default());
-        (Pcap::with_epoch(fault, clock.clone(), trace, 0).expect("a capture"), pools)
+        let mut cutting = Cutting::new(fault);
+        cutting.is_on = takes_trains;
+        (Pcap::with_epoch(cutting, clock.clone(), trace, 0).expect("a capture"), pools)
     }
 }
 

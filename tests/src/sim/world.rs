@@ -59,12 +59,12 @@ impl<N: Node> End<N> {
     }
 
     fn delivered(&self) -> u64 {
-        self.device.inner().inner().counters().delivered
+        self.device.inner().inner().inner().counters().delivered
     }
 
     /// When something on the wire moves next.
     fn next_arrival(&self) -> Option<Time> {
-        let fault = self.device.inner();
+        let fault = self.device.inner().inner();
         [fault.next_event_time(), fault.inner().next_event_time()].into_iter().flatten().min()
     }
 }

@@ -54,7 +54,8 @@ fn a_card_is_reached_whatever_the_kernels_end_is_called() {
     scenario(|| {
         let pages = Pages::new().with("index.html", "here");
         let mut first = daemon(&pages);
-        let server = web(&pages, &[]);
+        // A program of XDP is at the kernel's end of a veth card only.
+        let server = web(&pages, &["--device", "veth"]);
         eventually("an answer", PATIENCE, || is_answered(CARD));
         for number in 1..=3 {
             ip(&format!("link set qanat0 address 02:00:00:00:77:0{number}"));

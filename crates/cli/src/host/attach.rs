@@ -137,7 +137,7 @@ pub struct AttachArguments {
     /// Make the device in this process, as root, even if a daemon runs (`qanat up`)
     #[arg(long)]
     pub direct: bool,
-    /// The kind of our own virtual interface (default: veth). A TAP device is for clients on kernel sockets
+    /// The kind of our own virtual interface (default: tap where there can be one, else veth)
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["interface", "vnic", "queue"])]
     pub device: Option<OwnDeviceKind>,
     /// Use this card of yours, by the number or name that `qanat vnic create` gave it, with its addresses
@@ -181,8 +181,14 @@ impl AttachArguments {
             }
             Some(OwnDeviceKind::Tap) if self.force_copy => Err("--force-copy is for --device veth".to_owned()),
             Some(OwnDeviceKind::Tap) => Ok(OwnKind::Tap),
+            None if self.may_be_tap(queues) => Ok(OwnKind::Tap),
             Some(OwnDeviceKind::Veth) | None => Ok(OwnKind::Veth { mode: self.mode() }),
         }
+    }
+
+    /// Whether nothing was asked for that a TAP device hasn't.
+    fn may_be_tap(&self, queues: u32) -> bool {
+        queues == 1 && !self.force_copy
     }
 
     fn mode(&self) -> Mode {
@@ -305,7 +311,11 @@ impl AttachArguments {
             (None, Some(interface), Some(first)) => {
                 WantedCard::Queues { interface: interface.clone(), namespace, first }
             }
-            _ => WantedCard::New(self.device.map_or_else(OwnDevice::default, OwnDevice::from)),
+            _ => WantedCard::New(match self.device {
+                Some(device) => device.into(),
+                None if self.may_be_tap(queues) => OwnDevice::TapOrVeth,
+                None => OwnDevice::Veth,
+            }),
         };
         Ok(CardSource::Daemon(DaemonCard { mtu: self.mtu, card, ..DaemonCard::new(socket) }))
     }

@@ -110,7 +110,6 @@ impl AfXdp {
             transmit_checksum: socket.metadata_bytes > 0 && !socket.zero_copy,
             receive_checksum: if card.is_local { ReceiveChecksum::AcceptPartial } else { ReceiveChecksum::Verify },
             transmit_buffers_max: if card.scatter { TRANSMIT_BUFFERS_MAX } else { 1 },
-            segmentation_bytes_max: 0,
             transmit_headroom: socket.metadata_bytes as u16,
         };
         let published = socket.transmit.position();

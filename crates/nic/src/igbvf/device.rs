@@ -263,7 +263,6 @@ impl Vnic for IgbVf {
             transmit_checksum: false,
             receive_checksum: ReceiveChecksum::Verify,
             transmit_buffers_max: 1,
-            segmentation_bytes_max: 0,
             transmit_headroom: 0,
         }
     }

@@ -75,7 +75,6 @@ impl MemifOpener {
             transmit_checksum: !config.checksums,
             receive_checksum: if config.checksums { ReceiveChecksum::Verify } else { ReceiveChecksum::Trust },
             transmit_buffers_max: 1,
-            segmentation_bytes_max: 0,
             transmit_headroom: 0,
         };
         MemifOpener { parts, link, capabilities, interrupts: config.interrupts }

@@ -5,14 +5,12 @@
 //! ```
 //!
 //! One `read` or `write` moves one packet, and a packet may be 64 KiB: a header before it (`header`) says how it is to be cut, and
-//! nobody on this machine cuts it. What the stack sends in segments of one size, one after the other, leaves as one packet
-//! (`train`). The device lives as long as its descriptor, so nothing is left behind by whatever ends the process.
+//! nobody on this machine cuts it. The device takes trains ([`Train`](crate::Train)). It lives as long as its descriptor, so nothing is left behind by whatever ends the process.
 
 mod call;
 mod device;
 mod header;
 mod queue;
-mod train;
 
 pub use device::{
     HandedTap, TapConfig, TapDevice, create, make, make_tun, open_persistent, random_address, set_persistent,

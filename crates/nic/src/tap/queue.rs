@@ -1,13 +1,13 @@
 //! [`Tap`]: the queue of a TAP device as a [`Vnic`].
 
 use super::call;
-use super::header::{self, Header};
-use super::train::{HEADERS_MAX, Segment};
+use super::header::{self, Header, Segmentation};
 use crate::error::DeviceError;
 use crate::link::Bystander;
 use crate::memory::{Frame, Pool};
 use crate::plan::FrameMemory;
 use crate::statistics::VnicStatistics;
+use crate::train::{TRAIN_PIECES_MAX, Train, TransmitTrains};
 use crate::vnic::{Capabilities, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::cell::Cell;
@@ -26,8 +26,7 @@ const QUEUED_MAX: usize = 1_024;
 const BATCH_FRAMES: usize = 256;
 /// Frames of one packet to be sent, at most: as many as a packet of 9,000 bytes needs, with room to spare.
 const TRANSMIT_BUFFERS_MAX: u8 = 18;
-/// Frames of one train, at most: 64 KiB in segments of 1,448 bytes are 46.
-const TRAIN_FRAMES_MAX: usize = 128;
+const PACKET_PIECES_MAX: usize = TRANSMIT_BUFFERS_MAX as usize;
 /// How long what was seen of the kernel's end holds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Smallest frame: an Ethernet header.
@@ -47,20 +46,12 @@ pub struct Tap {
     landing: Vec<Frame>,
     landing_count: usize,
     queued: Vec<(TransmitBuffer, TransmitOptions)>,
+    /// Segments that have left in trains since the last flush.
+    batch_count: usize,
     /// The last frame queued goes on in another.
     is_in_packet: bool,
     statistics: VnicStatistics,
     is_gone: Cell<bool>,
-}
-
-/// One packet among what is queued.
-#[derive(Clone, Copy)]
-struct Packet {
-    /// Its first frame.
-    first: usize,
-    frames: usize,
-    /// Bytes of them.
-    length: usize,
 }
 
 impl Tap {
@@ -79,7 +70,6 @@ impl Tap {
             transmit_checksum: true,
             receive_checksum: ReceiveChecksum::AcceptPartial,
             transmit_buffers_max: TRANSMIT_BUFFERS_MAX,
-            segmentation_bytes_max: 0,
             transmit_headroom: 0,
         };
         Tap {
@@ -92,6 +82,7 @@ impl Tap {
             landing: Vec::with_capacity(PACKET_FRAMES_MAX),
             landing_count: (PACKET_MAX + RECEIVE_HEADROOM).div_ceil(frame_size),
             queued: Vec::with_capacity(QUEUED_MAX),
+            batch_count: 0,
             is_in_packet: false,
             statistics: VnicStatistics::default(),
             is_gone: Cell::new(false),
@@ -172,78 +163,62 @@ impl Tap {
         self.takes_trains
     }
 
-    /// The packet that begins with this frame, if it is whole.
-    fn packet(&self, first: usize) -> Option<Packet> {
-        let mut length = 0;
-        for (index, (buffer, options)) in self.queued.get(first..)?.iter().enumerate() {
-            length += buffer.frame().len();
-            if !options.continues {
-                return Some(Packet { first, frames: index + 1, length });
-            }
+    /// Sends the packet that begins with frame `first`, if it is whole; returns how many frames that were.
+    fn send(&mut self, first: usize) -> Option<usize> {
+        let queued = self.queued.get(first..)?;
+        let frames = 1 + queued.iter().position(|(_, options)| !options.continues)?;
+        let said = Header { checksum: queued.first()?.1.checksum, segmentation: None }.bytes();
+        let mut pieces = [IoSlice::new(&[]); 1 + PACKET_PIECES_MAX];
+        let (lead, rest) = pieces.split_first_mut()?;
+        *lead = IoSlice::new(&said);
+        for (piece, (buffer, _)) in rest.iter_mut().zip(queued.get(..frames)?) {
+            *piece = IoSlice::new(buffer.frame().bytes());
         }
-        None
-    }
-
-    /// The segment a packet is, as far as others can be joined to it.
-    fn segment(&self, packet: Packet) -> Option<(Segment, &[u8])> {
-        let (buffer, options) = self.queued.get(packet.first)?;
-        let bytes = buffer.frame().bytes();
-        Some((Segment::read(bytes, packet.length, options.checksum?)?, bytes))
-    }
-
-    /// Sends the packet that begins with frame `first`, together with those that can be joined to it; returns how many frames that were.
-    fn send(&mut self, first: usize, joins: bool) -> Option<usize> {
-        let packet = self.packet(first)?;
-        let (mut frames, mut packets) = (packet.frames, 1);
-        let mut headers = [0; HEADERS_MAX];
-        let mut said = Header { checksum: self.queued.get(first)?.1.checksum, segmentation: None };
-        let mut lead: &[u8] = &[];
-        if joins && let Some((segment, bytes)) = self.segment(packet) {
-            let (mut data, mut last) = (segment.payload, segment);
-            while !last.is_last(&segment)
-                && let Some(next) = self.packet(first + frames)
-                && frames + next.frames <= TRAIN_FRAMES_MAX
-                && let Some((follower, its_bytes)) = self.segment(next)
-                && segment.goes_on(bytes, data, &follower, its_bytes)
-            {
-                (frames, packets, last) = (frames + next.frames, packets + 1, follower);
-                data += follower.payload;
-            }
-            if packets > 1 {
-                let own = headers.get_mut(..segment.header_length)?;
-                own.copy_from_slice(bytes.get(..segment.header_length)?);
-                said = segment.lead(own, data, &last)?;
-                lead = own;
-            }
-        }
-        let mut pieces = [IoSlice::new(&[]); 2 + TRAIN_FRAMES_MAX];
-        let said = said.bytes();
-        let (mut count, mut length) = (0, 0);
-        let mut add = |bytes| {
-            if let Some(piece) = pieces.get_mut(count) {
-                *piece = IoSlice::new(bytes);
-                (count, length) = (count + 1, length + bytes.len());
-            }
-        };
-        add(&said);
-        add(lead);
-        // Of a train the headers of each segment are left out.
-        let mut begins = true;
-        for (buffer, options) in self.queued.get(first..first + frames)? {
-            add(buffer.frame().bytes().get(if begins { lead.len() } else { 0 }..)?);
-            begins = !options.continues;
-        }
-        let outcome = call::write(self.fd.as_fd(), pieces.get(..count)?);
-        self.statistics.transmit_doorbells += 1;
-        match outcome {
-            Ok(written) if written == length => {}
-            Ok(_) => self.statistics.transmit_lost += packets,
-            Err(error) => {
-                self.learn(&error);
-                self.statistics.transmit_lost += packets;
-            }
-        }
+        let outcome = call::write(self.fd.as_fd(), pieces.get(..1 + frames.min(PACKET_PIECES_MAX))?);
+        self.note(outcome, 1);
         Some(frames)
+    }
+
+    /// Sends all that is queued, but for a packet that isn't whole yet.
+    fn send_queued(&mut self) {
+        let mut sent = 0;
+        while let Some(frames) = self.send(sent) {
+            sent += frames;
+        }
+        self.queued.drain(..sent);
+    }
+
+    /// What came of a packet, or of a train of `packets`.
+    fn note(&mut self, outcome: io::Result<usize>, packets: u64) {
+        self.statistics.transmit_doorbells += 1;
+        // The kernel takes a packet whole, or not at all.
+        if let Err(error) = outcome {
+            self.learn(&error);
+            self.statistics.transmit_lost += packets;
+        }
+    }
+}
+
+impl TransmitTrains for Tap {
+    fn transmit_train(&mut self, train: &Train<'_>) {
+        self.send_queued();
+        let packets = train.segment_count();
+        let length = train.headers.len() + train.payload_length();
+        let kind = if train.is_v6 { Segmentation::TcpV6 } else { Segmentation::TcpV4 };
+        let segmentation = (packets > 1).then_some((kind, train.segment_bytes, train.headers.len() as u16));
+        let said = Header { checksum: Some(train.checksum), segmentation }.bytes();
+        let mut pieces = [IoSlice::new(&[]); 2 + TRAIN_PIECES_MAX];
+        let [lead, headers, rest @ ..] = &mut pieces;
+        (*lead, *headers) = (IoSlice::new(&said), IoSlice::new(train.headers));
+        let count = train.payload.len().min(TRAIN_PIECES_MAX);
+        for (piece, payload) in rest.iter_mut().zip(train.payload) {
+            *piece = *payload;
+        }
+        let outcome = call::write(self.fd.as_fd(), pieces.get(..2 + count).unwrap_or_default());
+        self.statistics.transmit_frames += packets as u64;
+        self.statistics.transmit_bytes += length as u64;
+        self.batch_count += packets;
+        self.note(outcome, packets as u64);
     }
 }
 
@@ -279,7 +254,7 @@ impl Vnic for Tap {
     }
 
     fn batch_room(&mut self) -> usize {
-        BATCH_FRAMES.saturating_sub(self.queued.len())
+        BATCH_FRAMES.saturating_sub(self.queued.len() + self.batch_count)
     }
 
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
@@ -299,17 +274,14 @@ impl Vnic for Tap {
         Ok(())
     }
 
+    fn trains(&mut self) -> Option<&mut dyn TransmitTrains> {
+        // Behind the first part of a packet nothing else may go.
+        if !self.is_in_packet && self.takes_trains() { Some(self) } else { None }
+    }
+
     fn flush(&mut self) {
-        let mut sent = 0;
-        if !self.queued.is_empty() {
-            // One packet is no train, and needs no look.
-            let joins = self.queued.len() > 1 && self.takes_trains();
-            while let Some(frames) = self.send(sent, joins) {
-                sent += frames;
-            }
-        }
-        // What is left is a packet that isn't whole yet.
-        self.queued.drain(..sent);
+        self.send_queued();
+        self.batch_count = 0;
     }
 
     fn transmit_pool(&self) -> &Pool {

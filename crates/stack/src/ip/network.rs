@@ -52,6 +52,9 @@ pub(crate) struct Network {
     pub(super) identifications: Identifications,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
     last_hint: NeighbourHint,
+    /// Bytes of the train that is being sent, as far as they can't be lent.
+    #[serde(skip)]
+    pub(crate) train_scratch: Vec<u8>,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
     resolved: bool,
     /// IPv4 addresses on trial, or being announced.
@@ -126,6 +129,7 @@ impl Network {
             echo_replies: AnswerLimit::new(ECHO_REPLIES_LEAST, secret.answer_key(2)),
             identifications: Identifications::new(key),
             last_hint: NeighbourHint::default(),
+            train_scratch: Vec::new(),
             resolved: false,
             // An entry lives until its timer fires, so an evicted neighbour's may still be there: twice the room.
             retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),

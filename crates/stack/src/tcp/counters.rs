@@ -55,6 +55,7 @@ crate::counters::counters! {
         window_updates_sent,
         delayed_acks_sent,
         pure_acks_sent,
+        trains_sent,
         keepalive_probes_sent,
         keepalive_timeouts,
         retransmission_timeouts,

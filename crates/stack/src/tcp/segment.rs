@@ -43,6 +43,18 @@ pub trait Emitter {
     fn room(&self) -> usize;
     /// Sends one segment. `header` has no checksum yet. `false`: it was not taken, and will be offered again later.
     fn emit(&mut self, header: &Header, payload: SegmentPayload<'_>, ecn: Ecn) -> bool;
+
+    /// Payload bytes that a train may have now, for whose segments there is certainly room; 0: no train can be sent. If it isn't 0,
+    /// [`emit_train`](Emitter::emit_train) will be called next.
+    fn begin_train(&mut self) -> u32 {
+        0
+    }
+
+    /// Sends the bytes of `range` as one packet, to be cut into segments of `segment_bytes`. `header` is the first one's, but has the last
+    /// one's PSH and FIN.
+    fn emit_train(&mut self, header: &Header, range: PieceRange<'_>, segment_bytes: u16, ecn: Ecn) {
+        let _ = (header, range, segment_bytes, ecn);
+    }
 }
 
 /// The payload of a segment to send.

@@ -3,11 +3,14 @@
 use crate::ip::network::Network;
 use crate::ip::packet::{IpMeta, Link, prepend_ethernet};
 use crate::tables::flow::FlowKey;
-use crate::tcp::{Emitter, SegmentPayload};
-use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};
+use crate::tcp::{Emitter, PieceRange, SegmentPayload};
+use qanat_nic::{
+    ChecksumOffload, Frame, TRAIN_BYTES_MAX, TRAIN_PIECES_MAX, Train, TransmitBuffer, TransmitOptions, Vnic,
+};
 use qanat_wire::ethernet::MacAddress;
 use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::{checksum, tcp};
+use std::io::IoSlice;
 
 /// The way out of one connection's segments.
 pub(crate) struct SegmentEmitter<'a> {
@@ -20,6 +23,8 @@ pub(crate) struct SegmentEmitter<'a> {
     pub(crate) mac: MacAddress,
     /// Frames the device certainly takes.
     pub(crate) room: usize,
+    /// For the headers of the train that was begun.
+    train_frame: Option<Frame>,
 }
 
 /// The way out of segments that nobody can take: their next hop doesn't answer. They count as sent and lost, so that the
@@ -86,11 +91,26 @@ impl<'a> SegmentEmitter<'a> {
     ) -> SegmentEmitter<'a> {
         let meta =
             IpMeta { ecn: Ecn::NotCapable, ..IpMeta::new(key.local_address(), key.remote_address(), Protocol::TCP) };
-        SegmentEmitter { network, vnic, meta, local_port: key.local_port(), remote_port: key.remote_port(), mac, room }
+        let (local_port, remote_port) = (key.local_port(), key.remote_port());
+        SegmentEmitter { network, vnic, meta, local_port, remote_port, mac, room, train_frame: None }
     }
 }
 
 impl SegmentEmitter<'_> {
+    #[inline]
+    fn headers<'h>(&self, segment: &'h tcp::Header, ecn: Ecn, payload_length: usize) -> Headers<'h> {
+        let [a, b] = self.local_port.to_be_bytes();
+        let [c, d] = self.remote_port.to_be_bytes();
+        Headers {
+            link: self.network.link,
+            meta: IpMeta { ecn, ..self.meta },
+            mac: self.mac,
+            ports: [a, b, c, d],
+            segment,
+            payload_length,
+        }
+    }
+
     /// Sends a packet whose payload is copied: in one frame, or in as many as it takes.
     fn emit_copy(&mut self, headers: &Headers<'_>, payload: SegmentPayload<'_>) -> bool {
         let Some(mut frame) = self.network.frame(self.vnic) else { return false };
@@ -173,16 +193,7 @@ impl Emitter for SegmentEmitter<'_> {
             self.network.counters.transmit_ring_full += 1;
             return false;
         }
-        let [a, b] = self.local_port.to_be_bytes();
-        let [c, d] = self.remote_port.to_be_bytes();
-        let headers = Headers {
-            link: self.network.link,
-            meta: IpMeta { ecn, ..self.meta },
-            mac: self.mac,
-            ports: [a, b, c, d],
-            segment: header,
-            payload_length: payload.len(),
-        };
+        let headers = self.headers(header, ecn, payload.len());
         if let SegmentPayload::Ready { source, stamp, offset, .. } = payload {
             let mut options = None;
             let ready = source.ready(stamp, offset, &mut |frame, sum| {
@@ -196,5 +207,36 @@ impl Emitter for SegmentEmitter<'_> {
             }
         }
         self.emit_copy(&headers, payload)
+    }
+
+    fn begin_train(&mut self) -> u32 {
+        if self.room < 2 || !self.network.link.offload || self.vnic.trains().is_none() {
+            return 0;
+        }
+        self.train_frame = self.network.frame(self.vnic);
+        if self.train_frame.is_some() { TRAIN_BYTES_MAX } else { 0 }
+    }
+
+    fn emit_train(&mut self, header: &tcp::Header, range: PieceRange<'_>, segment_bytes: u16, ecn: Ecn) {
+        let segments = range.len().div_ceil(usize::from(segment_bytes).max(1));
+        self.room = self.room.saturating_sub(segments);
+        let mut frame = self.train_frame.take();
+        let options = frame.as_mut().and_then(|frame| self.headers(header, ecn, range.len()).write(frame, 0));
+        // The device may have changed since it was asked; what it doesn't take any more is lost, as on a wire.
+        let (Some(frame), Some(TransmitOptions { checksum: Some(checksum), .. }), Some(trains)) =
+            (frame, options, self.vnic.trains())
+        else {
+            self.network.counters.transmit_ring_full += segments as u64;
+            return;
+        };
+        let mut pieces = [IoSlice::new(&[]); TRAIN_PIECES_MAX];
+        let scratch = &mut self.network.train_scratch;
+        // Grows with the first train that must be copied, once.
+        scratch.resize(scratch.len().max(range.len()), 0);
+        let count = range.gather(scratch.get_mut(..range.len()).unwrap_or_default(), &mut pieces);
+        let payload = pieces.get(..count).unwrap_or_default();
+        let is_v6 = self.meta.source.is_ipv6();
+        trains.transmit_train(&Train { headers: frame.bytes(), payload, segment_bytes, checksum, is_v6 });
+        self.network.counters.transmit_frames += segments as u64;
     }
 }

@@ -9,8 +9,9 @@ use qanat_nic::{Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::net::IpAddr;
 
-/// Frames of one connection before the next one's, which need not wait until all others have sent a window each.
-const TURN_FRAMES: usize = 48;
+/// Frames of one connection before the next one's, which need not wait until all others have sent a window each. As many segments of
+/// 1,448 bytes as a train has.
+const TURN_FRAMES: usize = 45;
 /// Turns at least, so that few connections have large batches too.
 const TURNS_MIN: usize = 6;
 

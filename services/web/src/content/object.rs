@@ -259,6 +259,12 @@ impl Source for Object {
         Fill { sum }
     }
 
+    fn lend(&self, _stamp: u64, offset: u64) -> &[u8] {
+        // Before that the holes of the master are to be filled.
+        let behind_holes = usize::try_from(offset).ok().filter(|&offset| offset >= HOLES_END);
+        behind_holes.and_then(|offset| self.bytes.master.get(offset..)).unwrap_or_default()
+    }
+
     #[inline]
     fn boundary(&self, _stamp: u64, offset: u64) -> Option<usize> {
         let total = self.bytes.master.len();

@@ -235,7 +235,6 @@ impl Remote {
             transmit_checksum: false,
             receive_checksum: ReceiveChecksum::Trust,
             transmit_buffers_max: 1,
-            segmentation_bytes_max: 0,
             transmit_headroom: 0,
         }
     }

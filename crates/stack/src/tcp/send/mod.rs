@@ -1,4 +1,4 @@
-//! What is sent, and when: the queue, the cut into segments, pacing, the path's MTU.
+//! What is sent, and when: the queue, the cut into segments, pacing, trains, the path's MTU.
 
 pub mod bunching;
 mod output;
@@ -7,4 +7,5 @@ mod path_mtu;
 mod path_mtu_search;
 pub mod queue;
 pub mod segment_size;
+mod train;
 pub mod window;

@@ -6,6 +6,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
 use crate::tcp::segment::{Emitter, SegmentPayload};
+use crate::tcp::send::train::Train;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::RetransmitKind;
@@ -193,7 +194,9 @@ impl Connection {
         // One segment beyond the congestion window.
         let beyond = self.in_flight().saturating_add(u32::from(self.maximum_segment));
         let window = self.congestion.set_window(beyond);
-        let sent = self.send_new_segment(self.send_next, env, emitter);
+        let mut train = None;
+        let sent = self.send_new_segment(self.send_next, &mut train, env, emitter);
+        self.dispatch(&mut train, env, emitter);
         self.congestion.set_window(window);
         let is_retransmission = sent.is_err() || self.send_next == before;
         if is_retransmission {
@@ -213,15 +216,17 @@ impl Connection {
     #[inline]
     fn output_new(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Stop {
         let before = self.send_next;
+        let mut train = None;
         let stop = loop {
             if self.unsent() == 0 && (!self.lifecycle.is_fin_queued() || self.lifecycle.is_fin_sent()) {
                 break Stop::Idle;
             }
-            match self.send_new_segment(before, env, emitter) {
+            match self.send_new_segment(before, &mut train, env, emitter) {
                 Ok(()) => {}
                 Err(stop) => break stop,
             }
         };
+        self.dispatch(&mut train, env, emitter);
         let in_flight = self.in_flight();
         if self.send_next != before {
             self.congestion.note_flight(in_flight, self.board.start(), self.send_next);
@@ -248,14 +253,17 @@ impl Connection {
         }
     }
 
-    /// Sends the next new segment of a burst that began at `burst`, if everything allows it.
+    /// Sends the next new segment of a burst that began at `burst`, if everything allows it, or adds it to the train, which is to be
+    /// [dispatched](Connection::dispatch).
     fn send_new_segment(
         &mut self,
         burst: SequenceNumber,
+        train: &mut Option<Train>,
         env: &mut Env<'_>,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Stop> {
-        if emitter.room() == 0 || !self.board.has_room() {
+        let has_room = emitter.room() > train.as_ref().map_or(0, Train::segments);
+        if !has_room || !self.board.has_room() {
             return Err(if self.board.has_room() { Stop::Device } else { Stop::Idle });
         }
         let outstanding = self.send_next.distance_from(self.board.start());
@@ -298,11 +306,18 @@ impl Connection {
         }
         // Whether another one as long will go, too, as far as can be said now.
         let taken = length.saturating_add((available - u64::from(length)).min(u64::from(segment)) as u32);
-        let ends_burst = self.send_next != burst
-            && (in_flight.saturating_add(taken) > self.congestion.window() || taken > peer_room);
+        let is_followed = in_flight.saturating_add(taken) <= self.congestion.window() && taken <= peer_room;
+        let ends_burst = self.send_next != burst && !is_followed;
         let cut = Cut { sequence: self.send_next, length, ready, fin, new: true, ends_burst };
-        if !self.send_segment(&cut, env, emitter) {
-            return Err(Stop::Device);
+        let is_joined = train.as_ref().is_some_and(|train| train.takes(cut.sequence, length));
+        if is_joined {
+            self.join(train, &cut, env);
+        } else {
+            self.dispatch(train, env, emitter);
+            let begins = is_followed && !last && !probing && self.begin(train, &cut, env, emitter);
+            if !begins && (emitter.room() == 0 || !self.send_segment(&cut, env, emitter)) {
+                return Err(Stop::Device);
+            }
         }
         let octets = length + u32::from(fin);
         if self.board.is_empty() {
@@ -340,15 +355,57 @@ impl Connection {
         segment - (4 + 8 * self.sack_blocks_max() as u32).min(segment / 2)
     }
 
-    /// Builds and sends one segment of data.
+    /// Begins a train with a segment that others will follow, if the device takes trains and the headers of those will be as the first
+    /// one's.
+    fn begin(&mut self, train: &mut Option<Train>, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
+        let flags = self.flags(cut);
+        let is_plain = flags == Flags::ACK
+            && !self.is.urgent
+            && !self.patience.owes_option()
+            && self.segment_room() == u32::from(self.maximum_segment);
+        if !is_plain || cut.length > u32::from(u16::MAX) {
+            return false;
+        }
+        let bytes_max = emitter.begin_train();
+        if bytes_max == 0 {
+            return false;
+        }
+        let header = self.header(cut.sequence, flags, cut.length, env);
+        *train = Some(Train::new(header, self.ecn(cut), self.offset(cut), cut.length, bytes_max));
+        self.on_sent(env);
+        true
+    }
+
+    /// Adds a segment to the train.
+    fn join(&mut self, train: &mut Option<Train>, cut: &Cut, env: &mut Env<'_>) {
+        let flags = self.flags(cut);
+        if let Some(train) = train {
+            train.add(cut.length, flags);
+        }
+        self.on_sent(env);
+    }
+
+    /// Has the train leave, if there is one.
+    fn dispatch(&mut self, train: &mut Option<Train>, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
+        if let Some(train) = train.take() {
+            env.counters.trains_sent += 1;
+            train.leave(&self.queue, emitter);
+        }
+    }
+
+    /// Where a segment's data is in the stream.
     #[inline]
-    fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
+    fn offset(&self, cut: &Cut) -> u64 {
+        self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()))
+    }
+
+    /// The flags of a segment of data.
+    #[inline]
+    fn flags(&self, cut: &Cut) -> Flags {
         let mut flags = Flags::ACK;
-        let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        let pushes = self.bunching.pushes();
-        let end = offset + u64::from(cut.length);
+        let end = self.offset(cut) + u64::from(cut.length);
         let ends_data = end >= self.queue.end() || (self.is.recorded && self.queue.ends_record_at(end));
-        if cut.length > 0 && (cut.ends_burst || (pushes && ends_data)) {
+        if cut.length > 0 && (cut.ends_burst || (self.bunching.pushes() && ends_data)) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.
             flags |= Flags::PSH;
@@ -356,14 +413,22 @@ impl Connection {
         if cut.fin {
             flags |= Flags::FIN;
         }
-        let mut ecn = Ecn::NotCapable;
-        if self.is.ecn && cut.new && cut.length > 0 {
-            // RFC 3168 §6.1.5: retransmissions are not ECN-capable.
-            ecn = Ecn::Capable0;
-            if self.is.ecn_reduced {
-                flags |= Flags::CWR;
-            }
+        if self.ecn(cut) == Ecn::Capable0 && self.is.ecn_reduced {
+            flags |= Flags::CWR;
         }
+        flags
+    }
+
+    /// RFC 3168 §6.1.5: retransmissions are not ECN-capable.
+    #[inline]
+    fn ecn(&self, cut: &Cut) -> Ecn {
+        if self.is.ecn && cut.new && cut.length > 0 { Ecn::Capable0 } else { Ecn::NotCapable }
+    }
+
+    /// Builds and sends one segment of data.
+    #[inline]
+    fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
+        let (flags, ecn, offset) = (self.flags(cut), self.ecn(cut), self.offset(cut));
         let header = self.header(cut.sequence, flags, cut.length, env);
         let payload = if cut.length == 0 {
             SegmentPayload::None

@@ -11,7 +11,9 @@
 use crate::snapshot;
 use bytes::Bytes;
 use qanat_api::{Fill, Source};
+use qanat_nic::TRAIN_PIECES_MAX;
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::rc::Rc;
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -252,7 +254,10 @@ impl Default for SendQueue {
     }
 }
 
-/// A run of a send queue, to be copied into a frame.
+/// Bytes of a train that are copied before it is asked again whether what follows can be lent.
+const COPIED_FIRST: u32 = 512;
+
+/// A run of a send queue, to be sent.
 #[derive(Clone, Copy)]
 pub struct PieceRange<'a> {
     queue: &'a SendQueue,
@@ -275,6 +280,55 @@ impl<'a> PieceRange<'a> {
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// The bytes in pieces for a train: lent as they lie where their owner can lend them, and else copied into `scratch`, which is as long
+    /// as the range. Returns how many pieces these are.
+    pub fn gather<'p>(&self, scratch: &'p mut [u8], pieces: &mut [IoSlice<'p>; TRAIN_PIECES_MAX]) -> usize
+    where
+        'a: 'p,
+    {
+        let mut free = scratch;
+        let mut range = *self;
+        let mut count = 0;
+        while range.length > 0
+            && let Some(place) = pieces.get_mut(count)
+        {
+            let is_last_place = count + 1 == TRAIN_PIECES_MAX;
+            let lent = if is_last_place { &[] } else { range.lend() };
+            let part = match lent {
+                [] => {
+                    // A few bytes first: it is often only a head that can't be lent.
+                    let limit = if is_last_place || count > 0 { u32::MAX } else { COPIED_FIRST };
+                    let length = range.length.min(limit);
+                    let Some((part, rest)) = std::mem::take(&mut free).split_at_mut_checked(length as usize) else {
+                        break;
+                    };
+                    free = rest;
+                    range.part(0, length).fill(part);
+                    &*part
+                }
+                lent => lent,
+            };
+            *place = IoSlice::new(part);
+            range = range.part(part.len() as u32, u32::MAX);
+            count += 1;
+        }
+        count
+    }
+
+    /// The bytes at the beginning of the range, as far as they lie in one piece; empty: they can't be lent.
+    fn lend(&self) -> &'a [u8] {
+        let Some(piece) = self.queue.pieces.get(self.queue.index_of(self.position)) else { return &[] };
+        let within = self.position - piece.start;
+        let bytes = match &piece.content {
+            Content::Bytes(bytes) => bytes.get(within as usize..),
+            Content::Owned(bytes) => bytes.get(within as usize..),
+            Content::Source { source, stamp, offset } => Some(source.lend(*stamp, offset + within)),
+        };
+        let bytes = bytes.unwrap_or_default();
+        let length = (piece.length - within).min(u64::from(self.length)).min(bytes.len() as u64);
+        bytes.get(..length as usize).unwrap_or_default()
     }
 
     /// Writes the bytes into `target` (of [`len`](PieceRange::len) bytes). The sum is known when all of them came from
@@ -338,6 +392,48 @@ mod tests {
         fn boundary(&self, _stamp: u64, offset: u64) -> Option<usize> {
             self.aligned.then_some(100 - (offset % 100) as usize)
         }
+    }
+
+    /// Lends what lies behind its first 20 bytes.
+    struct Lending(Vec<u8>);
+
+    impl Source for Lending {
+        fn fill(&self, _stamp: u64, offset: u64, target: &mut [u8]) -> Fill {
+            target.copy_from_slice(&self.0[offset as usize..offset as usize + target.len()]);
+            Fill { sum: None }
+        }
+        fn lend(&self, _stamp: u64, offset: u64) -> &[u8] {
+            if offset < 20 { &[] } else { &self.0[offset as usize..] }
+        }
+    }
+
+    fn gathered(queue: &SendQueue, position: u64, length: u32) -> (Vec<usize>, Vec<u8>) {
+        let mut scratch = vec![0; length as usize];
+        let mut pieces = [IoSlice::new(&[]); TRAIN_PIECES_MAX];
+        let count = queue.range(position, length).gather(&mut scratch, &mut pieces);
+        let pieces = &pieces[..count];
+        (pieces.iter().map(|piece| piece.len()).collect(), pieces.iter().flat_map(|piece| piece.to_vec()).collect())
+    }
+
+    #[test]
+    fn what_can_be_lent_is_not_copied() {
+        let mut queue = SendQueue::new();
+        let bytes: Vec<u8> = (0..4_000).map(|at| at as u8).collect();
+        queue.push_source(Rc::new(Lending(bytes.clone())), 0, 0, 3_000);
+        queue.push_bytes(Bytes::from_static(&[1; 100]));
+        queue.push_owned(vec![2; 50].into());
+        let whole = [&bytes[..3_000], &[1; 100], &[2; 50]].concat();
+        assert_eq!(gathered(&queue, 0, 3_150), (vec![512, 2_488, 100, 50], whole.clone()));
+        assert_eq!(gathered(&queue, 100, 2_910), (vec![2_900, 10], whole[100..3_010].to_vec()));
+        let (_, all) = gathered(&queue, 7, 600);
+        assert_eq!(all, whole[7..607]);
+        // More pieces than a train has: the rest is copied into the last one.
+        for _ in 0..100 {
+            queue.push_bytes(Bytes::from_static(&[3; 10]));
+        }
+        let (pieces, all) = gathered(&queue, 3_000, 1_150);
+        assert_eq!((pieces.len(), pieces[TRAIN_PIECES_MAX - 1]), (TRAIN_PIECES_MAX, 1_150 - 150 - 61 * 10));
+        assert_eq!(all, [&whole[3_000..], &[3; 1_000]].concat());
     }
 
     #[test]

@@ -184,6 +184,39 @@ fn every_byte_arrives_under_every_fault() {
     }
 }
 
+/// Every segment of an exchange, and how many trains there were.
+fn segments_of(seed: u64, trains: bool) -> (Vec<String>, u64) {
+    let (mut pair, lengths) = random_pair(seed);
+    pair.log = Some(Vec::new());
+    for host in &mut pair.hosts {
+        host.trains = trains;
+    }
+    pair.start();
+    pair.run_until(Duration::from_secs(600), |pair| pair.hosts[0].connected && pair.hosts[1].connected);
+    let pair = exchange(seed, pair, lengths, Duration::from_secs(4_000));
+    let said = |(from, at, packet): &(usize, Time, testing::Packet)| {
+        format!("{from} {at:?} {:?} {:?} {:?}", packet.header, packet.ecn, packet.payload)
+    };
+    let sent = pair.hosts.iter().map(|host| host.counters.trains_sent).sum();
+    (pair.log.iter().flatten().map(said).collect(), sent)
+}
+
+#[test]
+fn trains_make_no_difference_to_any_segment() {
+    let mut trains = 0;
+    for seed in 0..150 {
+        let (with, sent) = segments_of(seed, true);
+        let (without, none) = segments_of(seed, false);
+        trains += sent;
+        assert_eq!(none, 0);
+        for (index, (with, without)) in with.iter().zip(&without).enumerate() {
+            assert_eq!(with, without, "seed {seed}, segment {index}");
+        }
+        assert_eq!(with.len(), without.len(), "seed {seed}");
+    }
+    assert!(trains > 1_000, "{trains} trains");
+}
+
 #[test]
 fn a_megabyte_with_five_percent_loss() {
     for seed in 0..8 {

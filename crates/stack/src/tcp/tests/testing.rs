@@ -2,11 +2,11 @@
 
 use crate::tcp::{
     Connection, Counters, Disposition, Emitter, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters,
-    ReceiveMemory, SegmentIn, SegmentPayload, State, TcpConfig, TimeWait, TimeWaitVerdict, reset_for,
+    PieceRange, ReceiveMemory, SegmentIn, SegmentPayload, State, TcpConfig, TimeWait, TimeWaitVerdict, reset_for,
 };
 use bytes::Bytes;
 use qanat_api::{Chunk, CloseReason, ConnectionId, Event};
-use qanat_nic::{Pool, Region, Time};
+use qanat_nic::{Pool, Region, TRAIN_BYTES_MAX, TRAIN_PIECES_MAX, Time};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header, SequenceNumber};
 use qanat_wire::tcp_options::{Options, Timestamps};
@@ -96,6 +96,8 @@ impl Faults {
 pub struct Capture<'a> {
     pub packets: &'a mut Vec<Packet>,
     pub room: usize,
+    /// Trains are taken, and cut.
+    pub trains: bool,
 }
 
 impl Emitter for Capture<'_> {
@@ -120,6 +122,28 @@ impl Emitter for Capture<'_> {
         self.packets.push(Packet { header: *header, payload: bytes, ecn });
         true
     }
+    fn begin_train(&mut self) -> u32 {
+        if self.trains && self.room > 1 { TRAIN_BYTES_MAX } else { 0 }
+    }
+    fn emit_train(&mut self, header: &Header, range: PieceRange<'_>, segment_bytes: u16, ecn: Ecn) {
+        assert!(range.len() <= TRAIN_BYTES_MAX as usize && range.len() > 0);
+        let mut scratch = vec![0; range.len()];
+        let mut pieces = [std::io::IoSlice::new(&[]); TRAIN_PIECES_MAX];
+        let count = range.gather(&mut scratch, &mut pieces);
+        let bytes: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.iter().copied()).collect();
+        let mut filled = vec![0; range.len()];
+        range.fill(&mut filled);
+        assert!(bytes == filled, "what is lent is what would be copied");
+        let segments = bytes.chunks(usize::from(segment_bytes));
+        self.room = self.room.checked_sub(segments.len()).expect("room for each");
+        let last = segments.len() - 1;
+        for (index, part) in segments.enumerate() {
+            let mut header = *header;
+            header.sequence += index as u32 * u32::from(segment_bytes);
+            header.flags = if index < last { header.flags.without(Flags::PSH | Flags::FIN) } else { header.flags };
+            self.packets.push(Packet { header, payload: part.to_vec(), ecn });
+        }
+    }
 }
 
 /// One end.
@@ -136,6 +160,7 @@ pub struct Host {
     pub pool: Pool,
     pub maximum_segment: u16,
     pub room: usize,
+    pub trains: bool,
     // What the service saw and did.
     pub received: Vec<u8>,
     pub acked: u64,
@@ -182,6 +207,7 @@ impl Host {
             pool: Region::new(frames, 16_384).unwrap().pool(frames).unwrap(),
             maximum_segment,
             room: usize::MAX,
+            trains: true,
             received: Vec::new(),
             acked: 0,
             connected: false,
@@ -298,7 +324,7 @@ impl Host {
     fn input_connection(&mut self, segment: &SegmentIn<'_>, payload: Option<Chunk>, now: Time, out: &mut Vec<Packet>) {
         let Some(connection) = self.connection.as_mut() else { return };
         if payload.is_some() && connection.owes_ack_apart() {
-            let mut capture = Capture { packets: out, room: self.room };
+            let mut capture = Capture { packets: out, room: self.room, trains: self.trains };
             connection.acknowledge_apart(&mut env!(self, now), &mut capture);
         }
         let disposition = connection.input(segment, payload, &mut env!(self, now));
@@ -392,7 +418,7 @@ impl Host {
         if let Some(connection) = self.connection.as_mut()
             && connection.needs_output()
         {
-            let mut capture = Capture { packets: out, room: self.room };
+            let mut capture = Capture { packets: out, room: self.room, trains: self.trains };
             let disposition = connection.output(&mut env!(self, now), &mut capture);
             self.settle(disposition, None, now, out);
         }
