@@ -18,7 +18,7 @@ fn options() -> Options {
 fn open<V: Vsic>(disk: &mut Disk<V>) -> Result<(Objects, usize), StoreError> {
     let mut objects = Objects::open(AREA, options(), disk)?;
     loop {
-        while let Some(event) = objects.next(disk) {
+        if let Some(event) = objects.next(disk) {
             match event {
                 ObjectEvent::Recovered { objects: count, .. } => return Ok((objects, count)),
                 ObjectEvent::Failed(error) => return Err(error),
@@ -57,7 +57,7 @@ fn write<V: Vsic>(objects: &mut Objects, disk: &mut Disk<V>, id: ObjectId, bytes
     let mut next = from;
     for piece in bytes.chunks(PIECE_BYTES as usize).skip(from) {
         // Every other one is in memory of the process's own.
-        let block = if next % 2 == 0 { disk.area_block(AREA).ok() } else { Some(Block::own(piece.len())) };
+        let block = if next.is_multiple_of(2) { disk.area_block(AREA).ok() } else { Some(Block::own(piece.len())) };
         let Some(mut block) = block else { break };
         block.append(piece);
         match objects.write(id, block, disk) {

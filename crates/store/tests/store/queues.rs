@@ -34,7 +34,7 @@ fn open(disk: &mut Disk) -> (Queue, usize) {
     let options = Options::default().make_if_empty([4; 16]);
     let mut queue = Queue::open(AREA, options, disk).expect("it fits");
     loop {
-        while let Some(event) = queue.next(disk) {
+        if let Some(event) = queue.next(disk) {
             match event {
                 QueueEvent::Recovered { elements, .. } => return (queue, elements),
                 other => panic!("{other:?}"),
