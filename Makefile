@@ -102,6 +102,7 @@ soak: build ## faults for SECONDS=3600, the simulator over many more seeds (SEED
 		cargo test --package qanat-tests --test faults -- --nocapture
 	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture
 	QANAT_SEEDS=$(or $(STORE_SEEDS),1000000) cargo test --package qanat-store --release --test store what_was -- --nocapture
+	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-store --release --test store -- --nocapture --skip what_was --skip every_crash
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_CYCLES=$(or $(CYCLES),10000) \
 		cargo test --package qanat-tests --release --test hostile_control cycles_leave -- --nocapture
 
