@@ -118,7 +118,7 @@ impl Objects {
     /// Removes an object. [`ObjectEvent::Removed`] follows. It can't be found from now on; who holds it may read it.
     ///
     /// # Errors
-    /// [`StoreError::None`]; else as [`Log::append`].
+    /// [`StoreError::None`]; else as [`Log::append`](crate::Log::append).
     pub fn remove(&mut self, name: &[u8], storage: &mut dyn StorageCommands) -> Result<(), StoreError> {
         self.log.check()?;
         let extent = *self.table.objects.get(name).ok_or(StoreError::None)?;

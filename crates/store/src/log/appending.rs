@@ -68,7 +68,7 @@ impl Log {
         }
     }
 
-    /// Asks for a record that is durable: [`LogEvent::Read`] follows, in the order of requests. It fails with [`StoreError::None`] if the
+    /// Asks for a record that is durable: [`LogEvent::Read`](crate::LogEvent::Read) follows, in the order of requests. It fails with [`StoreError::None`] if the
     /// record is given up meanwhile.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Log {
     }
 
     /// Gives up what is before `position`, a durable record or the end of those. The records of its frame stay, so some before it may
-    /// be told again. [`LogEvent::Truncated`] follows.
+    /// be told again. [`LogEvent::Truncated`](crate::LogEvent::Truncated) follows.
     ///
     /// # Errors
     /// [`StoreError::None`] if it is not durable; [`StoreError::CheckpointRuns`]; [`StoreError::NotReady`], [`StoreError::Stopped`].
@@ -111,7 +111,7 @@ impl Log {
     }
 
     /// Records in the superblocks how far the log is durable: what is damaged before that is then never taken for the torn end. To be
-    /// called when all is durable and the process ends; [`LogEvent::Truncated`] follows.
+    /// called when all is durable and the process ends; [`LogEvent::Truncated`](crate::LogEvent::Truncated) follows.
     ///
     /// # Errors
     /// As [`truncate`](Log::truncate).

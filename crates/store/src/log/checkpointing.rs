@@ -57,7 +57,7 @@ impl Log {
         Ok(position)
     }
 
-    /// Ends a checkpoint. [`LogEvent::Checkpointed`] follows once it is durable and recorded, after the next [`commit`](Log::commit).
+    /// Ends a checkpoint. [`LogEvent::Checkpointed`](crate::LogEvent::Checkpointed) follows once it is durable and recorded, after the next [`commit`](Log::commit).
     ///
     /// # Errors
     /// As [`checkpoint_append`](Log::checkpoint_append).

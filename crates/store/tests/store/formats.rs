@@ -2,7 +2,7 @@
 
 use crate::disk::{Disk, sim};
 use crate::histories::recover;
-use qanat_api::AreaId;
+use qanat_api::{AreaId, StorageCommands};
 use qanat_disk::{Media, Sim, SimConfig};
 use qanat_store::{Log, Options, Recovered, StoreError};
 
@@ -163,4 +163,39 @@ fn several_appends_of_a_turn_are_one_write_and_a_lone_one_goes_at_once() {
     assert_eq!((statistics.records, statistics.batches, statistics.frames), (20, 2, 2));
     assert_eq!(disk.flushes - before, 2, "a batch of one frame is one durable write");
     assert_eq!(log.append(&vec![0; 65 << 20], &mut disk), Err(StoreError::TooLong { bytes: 65 << 20, most: 64 << 20 }));
+}
+
+/// If somebody else has all of the area's memory, records wait in the process's own, and go in order once there is some.
+#[test]
+fn records_wait_while_there_are_no_buffers() {
+    let media = media(512 * KIB);
+    let mut disk = Disk::new(sim(&media, None));
+    let options = Options::default().make_if_empty([1; 16]);
+    let (mut log, ..) = recover(&mut disk, options, usize::MAX).expect("an empty disk").expect("patience");
+    let area = AreaId::new(0, 0);
+    let mut taken: Vec<_> = std::iter::from_fn(|| disk.area_block(area).ok()).collect();
+    let mut appended = Vec::new();
+    for index in 0..8_u8 {
+        let bytes = vec![index; 9_000];
+        log.append(&bytes, &mut disk).expect("it waits");
+        appended.push(bytes);
+    }
+    log.commit(&mut disk);
+    assert!(disk.next().is_none() && !log.is_idle(), "nothing can be written");
+    // One buffer is enough, and those that come back later do not pass it.
+    taken.truncate(taken.len() - 1);
+    log.commit(&mut disk);
+    let bytes = vec![99; 9_000];
+    log.append(&bytes, &mut disk).expect("it waits");
+    appended.push(bytes);
+    log.commit(&mut disk);
+    while let Some(event) = disk.next() {
+        log.handle(event, &mut disk);
+        while log.next(&mut disk).is_some() {}
+    }
+    assert!(log.is_idle());
+    drop((taken, log));
+    let mut disk = Disk::new(sim(&media, None));
+    let (_, found, _) = recover(&mut disk, Options::default(), usize::MAX).expect("no damage").expect("patience");
+    assert_eq!(found.iter().map(|entry| entry.bytes.clone()).collect::<Vec<_>>(), appended);
 }
