@@ -316,3 +316,36 @@ fn a_record_that_rots_while_the_log_is_open_is_refused() {
     // The log goes on.
     assert!(log.append(b"more", &mut disk).is_ok());
 }
+
+/// Any one read comes back wrong, once: nothing of the log is lost by that, not even what its last batch wrote.
+#[test]
+fn one_read_that_comes_back_wrong_is_read_again() {
+    let media = Media::new(AREA_BYTES / 512, 512);
+    made(&media, &mut Random::new(3), 5, false);
+    let (whole, _) = opened(&media.copy()).expect("it is as it was written");
+    for wrong in 0..12 {
+        let mut disk = Disk::new(sim(&media, None));
+        let mut log = Log::open(crate::disk::AREA, Options::default().read_only(), &mut disk).expect("it fits");
+        let (mut found, mut reads) = (0, 0);
+        while let Some(mut event) = disk.next() {
+            if let Event::Read { result: Ok(block), .. } = &mut event {
+                if reads == wrong {
+                    block.bytes_mut().chunks_mut(512).for_each(|sector| sector[100] ^= 1);
+                }
+                reads += 1;
+            }
+            log.handle(event, &mut disk);
+            while let Some(event) = log.next(&mut disk) {
+                match event {
+                    LogEvent::Record { bytes, .. } => {
+                        assert_eq!(bytes, whole[found].bytes);
+                        found += 1;
+                    }
+                    LogEvent::Recovered(_) => {}
+                    other => panic!("read {wrong}: {other:?}"),
+                }
+            }
+        }
+        assert_eq!(found, whole.len(), "read {wrong}");
+    }
+}

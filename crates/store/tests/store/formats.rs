@@ -199,3 +199,25 @@ fn records_wait_while_there_are_no_buffers() {
     let (_, found, _) = recover(&mut disk, Options::default(), usize::MAX).expect("no damage").expect("patience");
     assert_eq!(found.iter().map(|entry| entry.bytes.clone()).collect::<Vec<_>>(), appended);
 }
+
+/// What is given up is free once both superblocks say so, and not before: until then a crash leads back to it.
+#[test]
+fn room_is_not_used_before_the_superblocks_give_it_up() {
+    let media = media(192 * KIB);
+    let mut disk = Disk::new(sim(&media, None));
+    let options = Options::default().make_if_empty([1; 16]);
+    let (mut log, ..) = recover(&mut disk, options, usize::MAX).expect("an empty disk").expect("patience");
+    while log.append(&[1; 1_000], &mut disk).is_ok() {}
+    log.commit(&mut disk);
+    while let Some(event) = disk.next() {
+        log.handle(event, &mut disk);
+    }
+    while log.next(&mut disk).is_some() {}
+    log.truncate(log.durable(), &mut disk).expect("no checkpoint");
+    for _ in 0..2 {
+        assert!(matches!(log.append(&[1; 1_000], &mut disk), Err(StoreError::Full { .. })));
+        let event = disk.next().expect("a superblock is written");
+        log.handle(event, &mut disk);
+    }
+    assert!(log.append(&[1; 1_000], &mut disk).is_ok());
+}
