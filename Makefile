@@ -77,7 +77,7 @@ test-system: build test-deps ## segment scripts, end to end over veth with real 
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
 		env --unset=MAKEFLAGS --default-signal=HUP cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
 
-test-hardware: deps ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
+test-hardware: build ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
 	@tools/hardware-machine
 	QANAT_REQUIRE_ROOT=1 cargo test --workspace $(addprefix --test ,$(HARDWARE_TESTS)) -- --nocapture
 

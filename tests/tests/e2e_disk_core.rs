@@ -3,11 +3,12 @@
 
 use qanat::nic::{MonotonicClock, Pool};
 use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, Order, Report, TenantConfig};
-use qanat_control::protocol::{receive, send};
-use qanat_disk::area::{AreaLimits, Extent};
+use qanat_control::protocol::{Fault, receive, send};
+use qanat_disk::area::{AreaError, AreaLimits, AreaName, Areas, Extent, Owner};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::shared::{SharedArea, SharedLayout, SharedTransport};
-use qanat_disk::{Completion, DiskFile, DiskOptions, Operation, Request, StorageError, Vsic};
+use qanat_disk::{Completion, DiskFile, DiskOptions, Operation, Request, StorageError, Uring, Vsic};
+use qanat_nic::vfio::Identity;
 use qanat_tests::e2e::qanat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -281,4 +282,63 @@ fn descriptors_that_are_none_of_its_kind_are_refused() {
     let mut core = core;
     core.order(order(7, FIRST), &[]);
     assert!(!core.child.wait().expect("it ends").success());
+}
+
+/// As the daemon has a disk that only its core reaches.
+#[test]
+fn the_daemon_keeps_the_table_by_way_of_the_core() {
+    let path = disk();
+    let core = Core::start(&path);
+    let options = NvmeOptions { depth: 8, ..NvmeOptions::default() };
+    let layout = SharedLayout::new(&options, 2, 512 << 10);
+    let whole = |tenant: u64| {
+        let ((doorbell, its), (_, lease)) = (pair(), pair());
+        let memory = layout.allocate().expect("memory");
+        core.order(Order::OpenWhole { tenant, layout }, &[memory.as_fd(), its.as_fd(), lease.as_fd()]);
+        assert_eq!(core.report(), Report::Opened { tenant });
+        SharedArea { memory, doorbell, layout }.open_region(MonotonicClock::new(), options).expect("it comes up")
+    };
+    let (disk, memory) = whole(u64::MAX);
+    assert!(matches!(Areas::open(disk, &memory), Err(AreaError::Unprepared)));
+    let closed = core.report();
+    assert!(matches!(closed, Report::Closed { tenant: u64::MAX, why: Closing::Left, .. }), "{closed:?}");
+    let (disk, memory) = whole(u64::MAX - 1);
+    let mut areas = Areas::prepare(disk, &memory, [7; 16]).expect("the disk is empty");
+    let owner = Owner { uid: 1, gid: 1 };
+    let id = areas.create(AreaName::new("logs").expect("a name"), owner, AREA_BYTES).expect("there is room");
+    while areas.zero_some(id, 1 << 20).expect("it can be zeroed") > 0 {}
+    let extents = areas.iter().next().expect("it").extents().to_vec();
+    let [extent] = extents.as_slice() else { panic!("{extents:?}") };
+    let (area, _lease) = core.open(1, *extent);
+    let mut tenant = Tenant::new(area);
+    assert_eq!(tenant.write(0, 5), Ok(()));
+    drop(areas);
+    drop(tenant);
+    drop(core);
+    // The table is on the disk, for whoever opens it next.
+    let memory = Areas::<Uring>::memory().expect("memory");
+    let file = Uring::open(&path, DiskOptions::default(), std::slice::from_ref(&memory)).expect("the disk");
+    let (areas, repairs) = Areas::open(file, &memory).expect("it was prepared");
+    assert!(
+        repairs.is_empty() && areas.iter().any(|area| area.name().as_str() == "logs" && area.bytes() == AREA_BYTES)
+    );
+    let bytes = std::fs::read(&path).expect("the disk");
+    assert!(bytes[extent.unit as usize * 4_096..][..4_096].iter().all(|byte| *byte == 5));
+}
+
+#[test]
+fn descriptors_that_are_no_function_end_a_core_with_the_reason() {
+    let (orders, its) = pair();
+    let child = Command::new(qanat()).arg("disk-core").stdin(Stdio::from(its)).stdout(Stdio::null()).spawn();
+    let core = Core { child: child.expect("it starts"), orders, ready: Report::Opened { tenant: 0 } };
+    let nothing = std::fs::File::open("/dev/null").expect("there is one");
+    let identity = Identity { vendor: 0x1b36, device: 0x10, class: 0x01_0802 };
+    let address = "0000:01:00.0".parse().expect("an address");
+    let order = Order::Function { address, identity, namespace: None, depth: 64 };
+    core.order(order, &[nothing.as_fd(), nothing.as_fd(), nothing.as_fd()]);
+    let Report::Refused { tenant: 0, why } = core.report() else { panic!("it is refused") };
+    assert!(why.contains("IOMMU") || why.contains("0000:01:00.0"), "{why}");
+    assert!(waits(core.orders.as_fd()), "it ends");
+    let end = receive::<Report>(core.orders.as_fd(), &mut vec![0; ORDER_BYTES_MAX]);
+    assert!(matches!(end, Err(Fault::Closed)), "{end:?}");
 }

@@ -12,6 +12,7 @@ use crate::steward::service as steward;
 use qanat_disk::shared::SharedArea;
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::tap::HandedTap;
+use qanat_nic::vfio::FunctionDescriptors;
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Tap};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
@@ -562,6 +563,20 @@ impl VnicHandle {
         let fd = beside.pop().ok_or(ClientError::Unexpected)?;
         let (mac, mtu) = (MacAddress(self.status.mac), self.status.mtu);
         Ok(HandedTap { fd, mac, mtu }.open_over(memory))
+    }
+
+    /// The descriptors by which a card is driven that is a virtual function. Once.
+    ///
+    /// # Errors
+    /// [`ClientError`]; also of a card that is none.
+    pub fn open_function(&self) -> Result<FunctionDescriptors, ClientError> {
+        let wish = QueueWish { queue: 0, frame_size: 0, receive_frames: 0, transmit_frames: 0, prepared_frames: 0 };
+        let (Answer::Function { address, identity }, beside) = self.ask(Request::OpenQueue(wish), &[])? else {
+            return Err(ClientError::Unexpected);
+        };
+        let beside = <[OwnedFd; 3]>::try_from(beside).map_err(|_| ClientError::Unexpected)?;
+        let [device, group, container] = beside;
+        Ok(FunctionDescriptors { address, identity, device, group, container })
     }
 
     fn open_queue_over(

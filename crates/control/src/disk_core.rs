@@ -8,7 +8,9 @@
 //! ```
 //! The daemon makes every descriptor:
 //!
-//! * **the disk**: a file, partition or disk that the daemon opened for direct I/O and has locked, or opened exclusively.
+//! * **the disk**: a file, partition or disk that the daemon opened for direct I/O and has locked, or opened exclusively. Or an NVMe
+//!   function: the descriptors by which it is driven, of which the daemon keeps none. Then the disk core alone reaches the disk, and the
+//!   daemon reads and writes the table of areas as an application of it that has [all of the disk](Order::OpenWhole).
 //! * **memory**: a memory file of [`length`](qanat_disk::shared::SharedLayout::length) bytes, made by
 //!   [`allocate`](qanat_disk::shared::SharedLayout::allocate): all of it is allocated, and it has the seals `F_SEAL_SHRINK`, `F_SEAL_GROW`
 //!   and `F_SEAL_SEAL`. A disk core refuses one that has not, since an application could pull such memory from under it. The application has
@@ -22,6 +24,8 @@
 use qanat_disk::Geometry;
 use qanat_disk::area::{AreaLimits, Extent};
 pub use qanat_disk::disk_core::{Closing, TenantConfig, TenantStatistics};
+use qanat_disk::shared::SharedLayout;
+use qanat_nic::vfio::{Identity, PciAddress};
 use serde::{Deserialize, Serialize};
 
 /// Longest order or report, bytes: an area has 200 extents at most.
@@ -36,6 +40,25 @@ pub enum Order {
         name: String,
         /// Requests that the device may have at once: 1…4,096.
         depth: u32,
+    },
+    /// An NVMe function, instead of a disk. Beside it are the descriptors of the function, its group and its container. The answer is
+    /// [`Report::Ready`], or [`Report::Refused`] of tenant 0, and then the disk core ends.
+    Function {
+        /// Where it is.
+        address: PciAddress,
+        /// What it is.
+        identity: Identity,
+        /// Which of its namespaces; `None`: the first.
+        namespace: Option<u32>,
+        /// Requests that the device may have at once, at most: 1…256.
+        depth: u32,
+    },
+    /// All of the disk, the table of areas included, for the daemon; beside it as for [`Order::Open`], and the same answer.
+    OpenWhole {
+        /// The daemon's number for itself.
+        tenant: u64,
+        /// How its memory is divided.
+        layout: SharedLayout,
     },
     /// An area for an application; beside it are the memory, the doorbell and the lease, in this order. The answer is [`Report::Opened`] or
     /// [`Report::Refused`].

@@ -38,6 +38,11 @@ pub fn missing(policy: &Policy) -> Vec<String> {
             all.push(format!("[[nic]] {}: {error}; `ip link` shows those there are", nic.interface));
         }
     }
+    for vf in &policy.vf {
+        if let Err(error) = link::link(&vf.interface) {
+            all.push(format!("[[vf]] {}: {error}; `ip link` shows those there are", vf.interface));
+        }
+    }
     // Nobody but root may look there.
     if let Ok(known) = Records::at(policy.disk_directory()).read() {
         let is_known = |name: &String| name == "*" || known.iter().any(|(known, _)| known == name);

@@ -117,7 +117,8 @@ impl Daemon {
         }
         daemon.uplink = Uplink::take(&daemon.policy, &mut daemon.tables)?;
         daemon.own_kernels();
-        daemon.open_disks();
+        daemon.open_disks(false);
+        daemon.prepare_functions();
         Ok(daemon)
     }
 }

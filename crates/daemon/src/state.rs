@@ -105,7 +105,7 @@ impl VnicState {
 
     /// Whether it has queues of a NIC's: that is nobody's to delete.
     pub(crate) fn is_nics(&self) -> bool {
-        matches!(self.wish.provider, Provider::Queue { .. })
+        matches!(self.wish.provider, Provider::Queue { .. } | Provider::Vf { .. })
     }
 
     /// Whether it is a TAP device.

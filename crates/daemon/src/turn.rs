@@ -58,6 +58,7 @@ impl Daemon {
             for slot in slots {
                 self.delete_vnic(slot, VnicEnd::DaemonEnds);
             }
+            self.remove_functions();
             self.uplink.iter().for_each(Uplink::release);
             self.state.clear();
         }

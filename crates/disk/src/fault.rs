@@ -101,6 +101,11 @@ impl<V: Vsic> Fault<V> {
         &mut self.inner
     }
 
+    /// The device below.
+    pub(crate) fn inner(&self) -> &V {
+        &self.inner
+    }
+
     /// The inner device, alone.
     pub fn into_inner(self) -> V {
         self.inner

@@ -2,6 +2,7 @@
 
 use crate::af_xdp::AfXdp;
 use crate::error::DeviceError;
+use crate::igbvf::IgbVf;
 use crate::memory::{Frame, Pool};
 use crate::migration::Migrate;
 use crate::statistics::VnicStatistics;
@@ -11,13 +12,15 @@ use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// An open queue of a device of the kernel's.
+/// An open queue of a device of the kernel's, or of a function that this process drives.
 #[allow(clippy::large_enum_variant, reason = "there is one to a thread, and it is on every packet's way")]
 pub enum Queue {
     /// By AF_XDP.
     AfXdp(AfXdp),
     /// By a TAP device's descriptor.
     Tap(Tap),
+    /// A virtual function by VFIO.
+    IgbVf(IgbVf),
 }
 
 impl From<AfXdp> for Queue {
@@ -32,12 +35,19 @@ impl From<Tap> for Queue {
     }
 }
 
+impl From<IgbVf> for Queue {
+    fn from(queue: IgbVf) -> Queue {
+        Queue::IgbVf(queue)
+    }
+}
+
 /// Calls the driver's.
 macro_rules! driver {
     ($queue:expr, $name:ident => $call:expr) => {
         match $queue {
             Queue::AfXdp($name) => $call,
             Queue::Tap($name) => $call,
+            Queue::IgbVf($name) => $call,
         }
     };
 }
@@ -46,11 +56,14 @@ impl Queue {
     /// A queue over this one's device and memory: see [`AfXdp::take_over`] and [`Tap::take_over`].
     ///
     /// # Errors
-    /// Those of the driver's.
+    /// Those of the driver's; [`DeviceError::Invalid`] for a virtual function, whose registers one process has.
     pub fn take_over(&self) -> Result<Queue, DeviceError> {
         match self {
             Queue::AfXdp(queue) => Ok(queue.take_over()?.into()),
             Queue::Tap(queue) => Ok(queue.take_over()?.into()),
+            Queue::IgbVf(queue) => {
+                Err(DeviceError::Invalid { reason: format!("{queue:?} ends with the process that drives it") })
+            }
         }
     }
 }

@@ -6,25 +6,29 @@
 //!  own veth:   kernel ── qanat0 10.77.0.1/24 ═══ qanat-device (anonymous namespace) ── AF_XDP ── 10.77.0.2
 //!  own TAP:    kernel ── qanat0 10.77.0.1/24 ══ descriptor ── 10.77.0.2
 //!  interface:  eth1 ── XDP program: takes what the rules name, passes the rest ── AF_XDP
+//!  function:   the card's switch ── a virtual function's rings ── this process, by VFIO
 //! ```
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
 
 mod claim;
+mod function;
 mod options;
 mod prefix;
 mod wish;
 
 pub use claim::check_addresses;
 use claim::{no_other_has, no_server_has, no_way_by};
+use function::FunctionDevice;
 pub use options::{
-    AttachOptions, CardSource, DaemonCard, InterfaceCard, OwnCard, OwnDevice, OwnKind, PROTOCOL_TCP, PROTOCOL_UDP,
-    RouterAdvertisements, WantedCard,
+    AttachOptions, CardSource, DaemonCard, FunctionCard, InterfaceCard, OwnCard, OwnDevice, OwnKind, PROTOCOL_TCP,
+    PROTOCOL_UDP, RouterAdvertisements, WantedCard,
 };
 use prefix::{first_of_prefix, last_of_prefix};
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
 use qanat_control::filter::Addresses;
 use qanat_control::protocol::Provider;
 use qanat_nic::af_xdp::{AttachConfig, Interface, QueueOpener, Rule, Verdicts};
+use qanat_nic::igbvf::IgbVfError;
 use qanat_nic::link::{self, Namespace, Side};
 use qanat_nic::tap::{self, TapConfig, TapDevice};
 use qanat_nic::veth::{self, Veth, VethConfig};
@@ -60,6 +64,9 @@ pub enum AttachError {
         /// The target.
         target: IpAddr,
     },
+    /// The virtual function can't be had; its message has the remedy.
+    #[error(transparent)]
+    Function(#[from] IgbVfError),
     /// The control plane did not do it; its message has the remedy.
     #[error("{0}")]
     Control(#[from] ClientError),
@@ -98,6 +105,10 @@ fn hears_all_nodes(config: &Config) -> bool {
     config.multicast_listener_reports || config.accept_router_advertisements
 }
 
+fn is_function(vnic: &VnicHandle) -> bool {
+    matches!(vnic.status().provider, Provider::Vf { .. })
+}
+
 fn is_tap(vnic: &VnicHandle) -> bool {
     vnic.status().provider == Provider::Tap
 }
@@ -119,6 +130,8 @@ enum Device {
     Daemon(VnicHandle),
     /// A TAP device of ours.
     Tap(TapDevice),
+    /// A virtual function.
+    Function(FunctionDevice),
 }
 
 impl Attachment {
@@ -138,6 +151,7 @@ impl Attachment {
         match &options.source {
             CardSource::Own(own) => Attachment::made(own, options, config),
             CardSource::Interface(interface) => Attachment::shared(interface, options, config),
+            CardSource::Function(function) => Attachment::driven(function, options, config),
             CardSource::Daemon(daemon) => Attachment::handed(daemon, options, config),
         }
     }
@@ -188,6 +202,18 @@ impl Attachment {
         Ok(Attachment::own(attached, None, config))
     }
 
+    /// A virtual function.
+    fn driven(function: &FunctionCard, options: &AttachOptions, mut config: Config) -> Result<Attachment, AttachError> {
+        check_addresses(&config.addresses, options.gateway)?;
+        no_other_has(&config.addresses, None, None)?;
+        // Somebody else may be on that link.
+        config.duplicate_address_detection =
+            options.duplicate_address_detection.unwrap_or(DuplicateAddressDetection::On);
+        let device = FunctionDevice::find(function, options, &config)?;
+        let (interface, driver, mtu) = (device.name(), device.driver().to_owned(), device.mtu());
+        Ok(Attachment { device: Device::Function(device), config, interface, driver, mtu })
+    }
+
     /// A device of our own.
     fn made(own: &OwnCard, options: &AttachOptions, mut config: Config) -> Result<Attachment, AttachError> {
         check_addresses(&config.addresses, options.gateway)?;
@@ -236,13 +262,18 @@ impl Attachment {
             }
             wish.provider = Provider::Queue { interface: interface.clone(), first: *first };
         }
+        if let WantedCard::Function { interface } = &daemon.card {
+            wish.provider = Provider::Vf { interface: interface.clone(), number: None };
+        }
         let session = match &daemon.session {
             Some(session) => Session::over(copied(session)?, &daemon.socket),
             None => Session::connect(&daemon.socket)?,
         };
         let vnic = match daemon.card {
             WantedCard::Made(number) => session.open_vnic(number)?,
-            WantedCard::New(_) | WantedCard::Queues { .. } => options.create_card(&session, wish)?,
+            WantedCard::New(_) | WantedCard::Queues { .. } | WantedCard::Function { .. } => {
+                options.create_card(&session, wish)?
+            }
         };
         let status = vnic.status();
         if matches!(daemon.card, WantedCard::Made(_)) {
@@ -411,8 +442,13 @@ impl Attachment {
             Device::Daemon(vnic) if is_tap(vnic) => {
                 return Ok(vnic.open_tap(queue, plan.allocate().map_err(no_memory)?)?.into());
             }
+            Device::Daemon(vnic) if is_function(vnic) => {
+                let descriptors = vnic.open_function()?;
+                return Ok(function::open_handed(descriptors, self.addresses(), plan)?.into());
+            }
             Device::Daemon(vnic) => return Ok(vnic.open_queue(queue, plan)?.into()),
             Device::Tap(device) => return Ok(device.open(plan)?.into()),
+            Device::Function(device) => return Ok(device.open(queue, plan)?.into()),
         };
         Ok(opener(interface, queue)?.open(plan)?.into())
     }
@@ -430,11 +466,13 @@ impl Attachment {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
                 return Ok(vnic.open_tap(queue, memory)?.into());
             }
+            Device::Daemon(vnic) if is_function(vnic) => return Err(function::not_shared(&self.interface).into()),
             Device::Daemon(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?.into()),
             Device::Tap(device) => {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
                 return Ok(device.open_over(memory)?.into());
             }
+            Device::Function(device) => return Err(device.is_not_shared().into()),
         };
         let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
         Ok(opener(interface, queue)?.without_injector().open_over(plan, memory)?.into())
@@ -451,6 +489,7 @@ impl Attachment {
                 let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
                 return Ok((vnic.open_tap(queue, memory)?.into(), files));
             }
+            Device::Daemon(vnic) if is_function(vnic) => return Err(function::not_shared(&self.interface).into()),
             Device::Daemon(vnic) => {
                 let (queue, files) = vnic.open_lendable_queue(queue, plan)?;
                 return Ok((queue.into(), files));
@@ -459,6 +498,7 @@ impl Attachment {
                 let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
                 return Ok((device.open_over(memory)?.into(), files));
             }
+            Device::Function(device) => return Err(device.is_not_shared().into()),
         };
         let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
         Ok((opener(interface, queue)?.open_over(plan, memory)?.into(), files))
@@ -482,7 +522,7 @@ impl Attachment {
     /// The VNIC's handle, if it is a daemon's.
     pub fn vnic(&self) -> Option<&VnicHandle> {
         match &self.device {
-            Device::Own(..) | Device::Tap(_) => None,
+            Device::Own(..) | Device::Tap(_) | Device::Function(_) => None,
             Device::Daemon(vnic) => Some(vnic),
         }
     }
@@ -491,7 +531,7 @@ impl Attachment {
     pub fn verdicts(&self) -> Option<Verdicts> {
         match &self.device {
             Device::Own(interface, _) => interface.verdicts().ok(),
-            Device::Daemon(_) | Device::Tap(_) => None,
+            Device::Daemon(_) | Device::Tap(_) | Device::Function(_) => None,
         }
     }
 

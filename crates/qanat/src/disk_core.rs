@@ -1,7 +1,7 @@
 //! The process of a disk core: takes the daemon's orders, gives up its rights once it has the disk, and serves areas.
 //!
 //! ```text
-//!  orders ─ Disk ─▶ opens the ring, gives up its rights ─▶ Ready
+//!  orders ─ Disk, Function ─▶ opens the ring, or brings the controller up; gives up its rights ─▶ Ready
 //!         ─ Open, Grow, Limit, Close ─▶ DiskCore ─▶ Opened, Grown, Refused, Closed
 //! ```
 //! It ends when the daemon does: nobody else would know which areas it serves. What its applications have under way ends with an error at
@@ -10,8 +10,11 @@
 use crate::confine::{ConfineError, Confinement, confine_disk_core};
 use qanat_control::disk_core::{ORDER_BYTES_MAX, Order, Report};
 use qanat_control::protocol::{Fault, receive, send};
-use qanat_disk::disk_core::{DiskCore, PIECES_MAX, TenantDescriptors, TenantError};
+use qanat_disk::disk_core::{Backend, DiskCore, PIECES_MAX, TenantDescriptors, TenantError};
+use qanat_disk::nvme::vfio::{FunctionTransport, NvmeOpenError, open_function};
+use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::{DiskFile, OpenError, Uring};
+use qanat_nic::vfio::{Function, FunctionDescriptors};
 use qanat_nic::{Clock, MonotonicClock, Time};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -25,6 +28,10 @@ const SPIN: Duration = Duration::from_micros(50);
 const TURNS_PER_LOOK: u32 = 64;
 /// Orders taken at one look.
 const ORDERS_PER_LOOK: usize = 8;
+/// How long it sleeps at most while its disk has requests: the driver of a controller looks then whether they are overdue.
+const WATCH: Duration = Duration::from_millis(250);
+/// The same while its disk takes none, because it is being reset.
+const RESET: Duration = Duration::from_millis(1);
 /// Descriptors it may have: three of each tenant, and its own.
 const DESCRIPTORS_MAX: u64 = 256;
 
@@ -35,6 +42,12 @@ pub enum DiskCoreError {
     /// The disk.
     #[error(transparent)]
     Disk(#[from] OpenError),
+    /// The disk, a function.
+    #[error(transparent)]
+    Function(#[from] NvmeOpenError),
+    /// The controller does nothing any more.
+    #[error("the controller has failed, or was reset by somebody else: the daemon opens the disk again")]
+    Gone,
     /// What it could not give up.
     #[error("the disk core can't give up its rights: {0}")]
     Confine(#[from] ConfineError),
@@ -82,37 +95,76 @@ impl Orders {
 /// [`DiskCoreError`].
 pub fn serve(orders: OwnedFd) -> Result<(), DiskCoreError> {
     let mut orders = Orders { socket: orders, buffer: vec![0; ORDER_BYTES_MAX] };
-    let served = begin(&mut orders).and_then(|core| core.map_or(Ok(()), |core| work(core, &mut orders)));
+    let served = begin(&mut orders).and_then(|begun| match begun {
+        Begun::File(core) => work(*core, &mut orders),
+        Begun::Function(core) => work(*core, &mut orders),
+    });
     match served {
         Err(DiskCoreError::Orders(Fault::Closed)) => Ok(()),
         outcome => outcome,
     }
 }
 
+/// A disk core that has its disk.
+enum Begun {
+    File(Box<DiskCore<Uring>>),
+    Function(Box<DiskCore<Nvme<FunctionTransport>>>),
+}
+
 /// Waits for the disk, and gives up what is not needed for serving it.
-fn begin(orders: &mut Orders) -> Result<Option<DiskCore<Uring>>, DiskCoreError> {
+fn begin(orders: &mut Orders) -> Result<Begun, DiskCoreError> {
     let (order, beside) = loop {
         match orders.next()? {
             Some(order) => break order,
             None => orders.wait(),
         }
     };
-    let (Order::Disk { name, depth }, Ok([disk])) = (order, <[OwnedFd; 1]>::try_from(beside)) else {
-        return Err(DiskCoreError::Order("the disk"));
-    };
-    let file = DiskFile::over(disk, Path::new(&name), depth)?;
-    let disk = Uring::fenced(file, PIECES_MAX)?;
-    let limit = Rlimit { current: Some(DESCRIPTORS_MAX), maximum: Some(DESCRIPTORS_MAX) };
-    setrlimit(Resource::Nofile, limit).map_err(|error| DiskCoreError::Limit(error.into()))?;
-    let Confinement { user, landlock, seccomp } = confine_disk_core()?;
-    let given_up = [("user", user), ("landlock", landlock), ("seccomp", seccomp)];
-    let confinement = given_up.iter().filter(|(_, is_so)| *is_so).map(|(what, _)| (*what).to_owned()).collect();
-    let core = DiskCore::new(disk);
-    orders.say(Report::Ready { geometry: core.geometry(), confinement })?;
-    Ok(Some(core))
+    match order {
+        Order::Disk { name, depth } => {
+            let [disk] = <[OwnedFd; 1]>::try_from(beside).map_err(|_| DiskCoreError::Order("the disk"))?;
+            let file = DiskFile::over(disk, Path::new(&name), depth)?;
+            let core = Box::new(DiskCore::new(Uring::fenced(file, PIECES_MAX)?));
+            give_up(&core, false, orders)?;
+            Ok(Begun::File(core))
+        }
+        Order::Function { address, identity, namespace, depth } => {
+            let beside = <[OwnedFd; 3]>::try_from(beside).map_err(|_| DiskCoreError::Order("the function"))?;
+            let [device, group, container] = beside;
+            let descriptors = FunctionDescriptors { address, identity, device, group, container };
+            let options = NvmeOptions { depth, namespace, ..NvmeOptions::default() };
+            let function = Function::over(descriptors).map_err(NvmeOpenError::from);
+            match function.and_then(|function| open_function(function, options, &[])) {
+                Ok(disk) => {
+                    let core = Box::new(DiskCore::new(disk));
+                    give_up(&core, true, orders)?;
+                    Ok(Begun::Function(core))
+                }
+                Err(error) => {
+                    orders.say(Report::Refused { tenant: 0, why: error.to_string() })?;
+                    Err(error.into())
+                }
+            }
+        }
+        _ => Err(DiskCoreError::Order("the disk")),
+    }
 }
 
-fn work(mut core: DiskCore<Uring>, orders: &mut Orders) -> Result<(), DiskCoreError> {
+/// Gives up what is not needed any more, and says so.
+fn give_up<V: Backend>(core: &DiskCore<V>, has_function: bool, orders: &Orders) -> Result<(), DiskCoreError> {
+    let limit = Rlimit { current: Some(DESCRIPTORS_MAX), maximum: Some(DESCRIPTORS_MAX) };
+    setrlimit(Resource::Nofile, limit).map_err(|error| DiskCoreError::Limit(error.into()))?;
+    if has_function {
+        // What applications lend is pinned, and counts for this process. Each one's is bounded by the daemon. If it can't be raised,
+        // data are copied where it is reached.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+    }
+    let Confinement { user, landlock, seccomp } = confine_disk_core(has_function)?;
+    let given_up = [("user", user), ("landlock", landlock), ("seccomp", seccomp)];
+    let confinement = given_up.iter().filter(|(_, is_so)| *is_so).map(|(what, _)| (*what).to_owned()).collect();
+    orders.say(Report::Ready { geometry: core.geometry(), confinement })
+}
+
+fn work<V: Backend>(mut core: DiskCore<V>, orders: &mut Orders) -> Result<(), DiskCoreError> {
     let clock = MonotonicClock::new();
     let (mut last_did, mut turns) = (clock.now(), 0_u32);
     loop {
@@ -121,6 +173,9 @@ fn work(mut core: DiskCore<Uring>, orders: &mut Orders) -> Result<(), DiskCoreEr
         while let Some(closed) = core.next_closed() {
             let (tenant, why, statistics) = (closed.tenant, closed.why, closed.statistics);
             orders.say(Report::Closed { tenant, why, statistics })?;
+        }
+        if core.is_gone() {
+            return Err(DiskCoreError::Gone);
         }
         turns = turns.wrapping_add(1);
         if turn.has_more {
@@ -131,15 +186,25 @@ fn work(mut core: DiskCore<Uring>, orders: &mut Orders) -> Result<(), DiskCoreEr
             if hear(&mut core, orders)? {
                 last_did = now;
             } else if may_sleep {
-                core.sleep(orders.socket.as_fd(), turn.due.map(|due: Time| due.since(clock.now())));
+                let due = turn.due.map(|due: Time| due.since(clock.now()));
+                core.sleep(orders.socket.as_fd(), due.into_iter().chain(patience(core.disk())).min());
                 last_did = clock.now();
             }
         }
     }
 }
 
+/// How long at most the disk is not looked at, if it does not ring.
+fn patience(disk: &impl Backend) -> Option<Duration> {
+    match (disk.in_flight(), disk.room()) {
+        (0, 0) => Some(RESET),
+        (0, _) => None,
+        _ => Some(WATCH),
+    }
+}
+
 /// Does what the daemon has ordered; whether there was anything.
-fn hear(core: &mut DiskCore<Uring>, orders: &mut Orders) -> Result<bool, DiskCoreError> {
+fn hear<V: Backend>(core: &mut DiskCore<V>, orders: &mut Orders) -> Result<bool, DiskCoreError> {
     for count in 0..ORDERS_PER_LOOK {
         let Some((order, beside)) = orders.next()? else { return Ok(count > 0) };
         let done = |tenant, outcome: Result<(), TenantError>, report| match outcome {
@@ -147,7 +212,14 @@ fn hear(core: &mut DiskCore<Uring>, orders: &mut Orders) -> Result<bool, DiskCor
             Err(error) => Report::Refused { tenant, why: error.to_string() },
         };
         match order {
-            Order::Disk { .. } => return Err(DiskCoreError::Order("a second disk")),
+            Order::Disk { .. } | Order::Function { .. } => return Err(DiskCoreError::Order("a second disk")),
+            Order::OpenWhole { tenant, layout } => {
+                let Ok([memory, doorbell, lease]) = <[OwnedFd; 3]>::try_from(beside) else {
+                    return Err(DiskCoreError::Order("all of the disk"));
+                };
+                let opened = core.open_whole(tenant, layout, TenantDescriptors { memory, doorbell, lease });
+                orders.say(done(tenant, opened, Report::Opened { tenant }))?;
+            }
             Order::Open(config) => {
                 let Ok([memory, doorbell, lease]) = <[OwnedFd; 3]>::try_from(beside) else {
                     return Err(DiskCoreError::Order("an area"));

@@ -119,8 +119,8 @@ mod wait_set;
 pub mod wire;
 
 pub use attachment::{
-    AttachError, AttachOptions, Attachment, CardSource, DaemonCard, InterfaceCard, OwnCard, OwnDevice, OwnKind,
-    PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
+    AttachError, AttachOptions, Attachment, CardSource, DaemonCard, FunctionCard, InterfaceCard, OwnCard, OwnDevice,
+    OwnKind, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
 };
 pub use bytes::Bytes;
 pub use entropy::entropy;

@@ -12,13 +12,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Panics
 /// It never is.
-pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+pub fn eventually<T>(what: &str, ready: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, what, ready)
+}
+
+/// The same of something that may take so long.
+///
+/// # Panics
+/// It takes longer.
+pub fn within<T>(patience: Duration, what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(value) = ready() {
             return value;
         }
-        assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(start.elapsed() < patience, "{what}: not within {patience:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -7,7 +7,6 @@ mod cases;
 mod harness;
 mod kernel;
 mod program;
-mod suite;
 
 use std::process::ExitCode;
 

@@ -220,8 +220,8 @@ impl<A: Node, B: Node> World<A, B> {
 
     /// Puts an end to all faults (links stay as they are).
     pub fn heal(&mut self) {
-        self.a.device.inner_mut().set_rates(FaultRates::default(), FaultRates::default());
-        self.b.device.inner_mut().set_rates(FaultRates::default(), FaultRates::default());
+        self.a.device.inner_mut().inner_mut().set_rates(FaultRates::default(), FaultRates::default());
+        self.b.device.inner_mut().inner_mut().set_rates(FaultRates::default(), FaultRates::default());
     }
 
     /// A number that is equal for equal runs: of every frame and time at both devices.

@@ -185,8 +185,8 @@ fn a_nics_queue_is_for_those_the_policy_trusts() {
         refused(
             &control,
             "an SR-IOV function",
-            VnicWish { provider: Provider::Vf, ..queue_wish(20, 2) },
-            &["provider vf"],
+            VnicWish { provider: Provider::Vf { interface: "nic0".to_owned(), number: None }, ..queue_wish(20, 2) },
+            &["functions of nic0", "[[vf]]"],
         );
         let (_vnic, _queue) = queue_card(&control, 20, 2);
         refused(

@@ -1,7 +1,7 @@
 //! Which crates may use which: by manifests, by paths in code, and by files that one compiles of another.
 
 use super::repository::{Package, is_test, package_of, packages, parsed, sources};
-use super::{LAYERS, TEST_LIBRARY};
+use super::{LAYERS, TEST_LIBRARIES};
 use qanat_tests::e2e::workspace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -21,7 +21,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
             section = line;
         }
         let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
-        let is_for_tests = section == "[dev-dependencies]" && name == TEST_LIBRARY;
+        let is_for_tests = section == "[dev-dependencies]" && TEST_LIBRARIES.contains(&name);
         if section.ends_with("dependencies]") && (name == "qanat" || name.starts_with("qanat-")) && !is_for_tests {
             found.insert(name.to_owned());
         }
@@ -118,7 +118,7 @@ fn code_names_only_crates_below_its_own() {
             let used = names
                 .iter()
                 .filter_map(|name| known.get(name))
-                .filter(|name| **name != TEST_LIBRARY || !is_test(&file));
+                .filter(|name| !TEST_LIBRARIES.contains(*name) || !is_test(&file));
             too_high(&package.name, &used.map(|name| (*name).to_owned()).collect(), &heights)
         };
         // Most files have not even a word that would be wrong, and need not be read as code.

@@ -41,11 +41,11 @@ const LAYERS: [&[&str]; 12] = [
     ],
     &["qanat-posix", "qanat-bench"],
     &["qanat-packetdrill", "qanat-cli"],
-    &["qanat-tests", "qanat-fuzz"],
+    &["qanat-tests", "qanat-fuzz", "qanat-disk-suite"],
     &["qanat-socket-cases", "qanat-hardware"],
 ];
-/// The library of the system tests. Tests of crates below it may use it, too.
-const TEST_LIBRARY: &str = "qanat-tests";
+/// The library of the system tests, and the suite of drivers of disks. Tests of crates below them may use them, too.
+const TEST_LIBRARIES: [&str; 2] = ["qanat-tests", "qanat-disk-suite"];
 /// Crates in which `unsafe` may be.
 const UNSAFE: [&str; 5] = ["qanat-nic", "qanat-abi", "qanat-disk", "qanat-posix", "qanat-packetdrill"];
 /// The one test program that calls the C library as C programs do, and its one module in which `unsafe` may be.

@@ -23,6 +23,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
@@ -164,7 +165,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
-    daemon.have_disk_cores(Box::new(disk_core::start));
+    daemon.have_disk_cores(Arc::new(disk_core::start));
     // Where nobody can be told, whoever waits for it ends this.
     tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
     if arguments.until_unused {

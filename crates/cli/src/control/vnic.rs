@@ -94,8 +94,6 @@ enum ProviderName {
     Tap,
     /// Queues of a NIC's own, for those the policy trusts
     Queue,
-    /// An SR-IOV function: not built yet
-    Vf,
 }
 
 /// Does it.
@@ -108,7 +106,6 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
                 (ProviderName::Veth, None, None) => Provider::Veth,
                 (ProviderName::Tap, None, None) => Provider::Tap,
                 (ProviderName::Queue, Some(interface), Some(first)) => Provider::Queue { interface, first },
-                (ProviderName::Vf, ..) => Provider::Vf,
                 _ => return Err("--device and --queue go with --provider queue".to_owned()),
             };
             let wish =

@@ -11,6 +11,7 @@ use qanat_daemon::{is_left_program, leftovers};
 use qanat_nic::foreign::refuse_rights;
 use qanat_nic::link::{self, Link};
 use qanat_nic::privilege;
+use qanat_nic::vfio::Sysfs;
 use serde_json::json;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -81,6 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     findings.extend(capabilities());
     findings.push(daemon(&arguments.daemon));
     findings.extend(cards(&arguments.daemon));
+    findings.extend(functions(&arguments.daemon));
     let mut wrong = 0;
     for finding in &mut findings {
         if arguments.fix
@@ -318,6 +320,27 @@ fn cards(arguments: &DaemonArguments) -> Vec<Finding> {
         }
     });
     links.iter().filter(|link| link.name != "lo").map(|link| card(link, known.as_ref())).collect()
+}
+
+/// Virtual functions that a daemon which has ended left, or that are somebody's: what makes and removes them is told.
+fn functions(arguments: &DaemonArguments) -> Vec<Finding> {
+    let sysfs = Sysfs::default();
+    if ask(&arguments.path()).is_ok() {
+        return Vec::new();
+    }
+    let found = link::links().unwrap_or_default().into_iter().filter_map(|link| {
+        let parent = sysfs.of_interface(&link.name)?;
+        let count = sysfs.functions(parent);
+        let is_ours = |number| {
+            let function = sysfs.virtual_function(parent, number)?;
+            (sysfs.driver(function).as_deref() == Some("vfio-pci")).then_some(())
+        };
+        let are_left = count > 0 && (0..count).all(|number| is_ours(number).is_some());
+        let what = format!("{}: vfio-pci has its {count} virtual functions, and there is no control plane", link.name);
+        let remedy = format!("if no program drives one: echo 0 > /sys/class/net/{}/device/sriov_numvfs", link.name);
+        are_left.then(|| bad(Grade::Note, what, remedy))
+    });
+    found.collect()
 }
 
 /// Interfaces the control plane has to do with.

@@ -4,7 +4,8 @@ use super::size;
 use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::Args;
-use qanat_control::protocol::{DiskWish, Request};
+use qanat_control::protocol::{DiskWish, FunctionWish, Request};
+use qanat_nic::vfio::PciAddress;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -14,13 +15,23 @@ use std::path::PathBuf;
 Examples:
   sudo qanat disk add fast --file /var/lib/qanat/fast.img --size 4G    makes the file
   sudo qanat disk add nvme --file /dev/nvme1n1                         a whole device, or a partition
+  sudo qanat disk add pci --pci 0000:01:00.0 --take                    an NVMe function, without the kernel
 It is prepared if it is empty. Whatever is on it already is refused, never overwritten. The daemon opens it again whenever it starts.")]
 pub struct AddArguments {
     /// What it is called
     name: String,
     /// The file or block device
-    #[arg(long, value_name = "PATH")]
-    file: PathBuf,
+    #[arg(long, value_name = "PATH", required_unless_present = "pci")]
+    file: Option<PathBuf>,
+    /// An NVMe function instead, driven by the disk's core over VFIO. vfio-pci must have it, or --take
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["file", "size"])]
+    pci: Option<PciAddress>,
+    /// Take the function from the kernel's driver, if nothing uses it there, and give it back when the disk is removed
+    #[arg(long, requires = "pci")]
+    take: bool,
+    /// The function's namespace (default: the first)
+    #[arg(long, value_name = "NUMBER", requires = "pci", value_parser = clap::value_parser!(u32).range(1..))]
+    namespace: Option<u32>,
     /// The size of a file that is to be made
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: Option<u64>,
@@ -46,11 +57,18 @@ pub struct RemoveArguments {
 
 /// Adds one.
 pub fn add(arguments: &AddArguments) -> Result<(), String> {
-    let AddArguments { name, file, size, daemon, tell } = arguments;
-    let path = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    // The same file is the same disk, whatever it is called.
-    let path = path.canonicalize().unwrap_or(path);
-    daemon.order(Request::AddDisk(DiskWish { name: name.clone(), path: path.clone(), size: *size }))?;
+    let AddArguments { name, file, pci, take, namespace, size, daemon, tell } = arguments;
+    let function = pci.map(|address| FunctionWish { address, namespace: *namespace, take: *take });
+    let path = match (&function, file) {
+        (Some(function), _) => function.path(),
+        (None, Some(file)) => {
+            let path = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            // The same file is the same disk, whatever it is called.
+            path.canonicalize().unwrap_or(path)
+        }
+        (None, None) => return Err("name a disk by --file or --pci".to_owned()),
+    };
+    daemon.order(Request::AddDisk(DiskWish { name: name.clone(), path: path.clone(), size: *size, function }))?;
     let disks = daemon.session()?.disks().map_err(|error| error.to_string())?;
     let disk = disks.into_iter().find(|disk| disk.name == *name).ok_or_else(|| format!("the disk {name} is gone"))?;
     let (bytes, free) = (disk.bytes, disk.free_bytes);

@@ -3,6 +3,7 @@
 use super::disk::{AreaStatus, DiskPlace, DiskStatus};
 use super::status::{Limits, Place, Status, VnicStatus};
 use crate::refusal::Refusal;
+use qanat_nic::vfio::{Identity, PciAddress};
 use serde::{Deserialize, Serialize};
 
 /// What the daemon says.
@@ -19,6 +20,13 @@ pub enum Answer {
     Queue(QueueStatus),
     /// The TAP device opened; its descriptor is beside.
     Tap,
+    /// The virtual function opened; beside are the descriptors of the function, its group and its container.
+    Function {
+        /// Where it is.
+        address: PciAddress,
+        /// What it is.
+        identity: Identity,
+    },
     /// The filter's number; its handle is beside.
     Filter(u64),
     /// What there is.

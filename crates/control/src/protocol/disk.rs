@@ -1,6 +1,7 @@
 //! Disks and areas, in requests and listings.
 
 use qanat_disk::shared::SharedLayout;
+use qanat_nic::vfio::PciAddress;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -14,6 +15,29 @@ pub struct DiskWish {
     pub path: PathBuf,
     /// Bytes of a file that is to be made; `None`: it is there.
     pub size: Option<u64>,
+    /// It is a PCI function, whose [`path`](FunctionWish::path) the path is. `None`: a file or block device.
+    #[serde(default)]
+    pub function: Option<FunctionWish>,
+}
+
+/// An NVMe function of the machine that is to be a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionWish {
+    /// Where it is.
+    pub address: PciAddress,
+    /// Which of its namespaces; `None`: the first.
+    pub namespace: Option<u32>,
+    /// It is taken from the kernel's driver, if nothing uses it there, and given back when the disk is removed.
+    #[serde(default)]
+    pub take: bool,
+}
+
+impl FunctionWish {
+    /// What the kernel calls it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/sys/bus/pci/devices/{}", self.address))
+    }
 }
 
 /// An area, by its name and its disk's.
@@ -107,7 +131,7 @@ pub struct DiskStatus {
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// The file or device.
+    /// The file or device; of a PCI function, the kernel's directory of it.
     pub path: PathBuf,
     /// Whether it can be used.
     pub state: DiskState,

@@ -48,8 +48,15 @@ pub enum Provider {
     },
     /// A TAP device, fenced in both directions: 64 KiB at a time to and from the kernel of this machine.
     Tap,
-    /// An SR-IOV function: not built.
-    Vf,
+    /// A virtual function of a NIC (SR-IOV), which the application drives itself: the NIC keeps it to its Ethernet address, its VLAN and
+    /// its rate, and nothing looks at more. So it is for those the policy trusts.
+    Vf {
+        /// The NIC.
+        interface: String,
+        /// Which of its functions: the daemon says it.
+        #[serde(default)]
+        number: Option<u32>,
+    },
 }
 
 impl Provider {
@@ -59,7 +66,7 @@ impl Provider {
             Provider::Veth => "veth",
             Provider::Queue { .. } => "queue",
             Provider::Tap => "tap",
-            Provider::Vf => "vf",
+            Provider::Vf { .. } => "vf",
         }
     }
 }

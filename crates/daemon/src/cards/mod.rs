@@ -16,4 +16,5 @@ pub(crate) mod take_back;
 pub(crate) mod tap;
 pub(crate) mod uplink;
 pub(crate) mod veth;
+pub(crate) mod vf;
 pub(crate) mod vnic;

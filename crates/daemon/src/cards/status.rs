@@ -37,7 +37,8 @@ impl Vnic {
             driver: match self.wish.provider {
                 Provider::Queue { .. } => link::driver(&self.end.name).unwrap_or_default(),
                 Provider::Tap => "tun".to_owned(),
-                Provider::Veth | Provider::Vf => "veth".to_owned(),
+                Provider::Vf { .. } => "vfio-pci".to_owned(),
+                Provider::Veth => "veth".to_owned(),
             },
             shared: self.wish.shared,
             transmit: direction(Direction::Transmit, transmit),

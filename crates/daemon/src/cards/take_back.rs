@@ -14,7 +14,9 @@ fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Lin
     match wish.provider {
         Provider::Queue { .. } => nic::enter(tables, slot, wish, end),
         Provider::Tap => tap::enter(tables, slot, wish, host, end),
-        Provider::Veth | Provider::Vf => veth::enter(tables, slot, wish, host, end),
+        Provider::Veth => veth::enter(tables, slot, wish, host, end),
+        // None is taken back: it ended with its daemon.
+        Provider::Vf { .. } => Ok(()),
     }
 }
 
@@ -52,6 +54,7 @@ impl Vnic {
             handles,
             is_away: false,
             tap: None,
+            function: None,
             next_look: None,
         };
         vnic.write_filters(tables)?;

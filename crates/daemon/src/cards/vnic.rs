@@ -13,6 +13,7 @@ use qanat_control::address::Address;
 use qanat_control::filter::{Direction, Filter, Rate, Service};
 use qanat_control::protocol::{Provider, Steered, VnicWish};
 use qanat_nic::link::{self, Link, Namespace};
+use qanat_nic::vfio::FunctionDescriptors;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -64,6 +65,8 @@ pub(crate) struct Vnic {
     pub(crate) is_away: bool,
     /// Of a TAP device: its descriptor.
     pub(crate) tap: Option<OwnedFd>,
+    /// Of a virtual function: its descriptors, until its holder has them.
+    pub(crate) function: Option<FunctionDescriptors>,
     /// It is not looked at before.
     pub(crate) next_look: Option<Instant>,
 }
@@ -118,13 +121,14 @@ impl Vnic {
             handles: 0,
             is_away: false,
             tap: None,
+            function: None,
             next_look: None,
         }
     }
 
-    /// Whether it has queues of a NIC's.
+    /// Whether it has queues, or a function, of a NIC's, which is no device of its own.
     pub(crate) fn is_nics(&self) -> bool {
-        place(&self.wish.provider).is_some()
+        matches!(self.wish.provider, Provider::Queue { .. } | Provider::Vf { .. })
     }
 
     /// The NIC's queue that is the VNIC's `queue`.

@@ -5,10 +5,11 @@ use crate::clients::peer::Peer;
 use crate::daemon::Daemon;
 use crate::disks::disk::{DISKS_MAX, Disk, limits_of};
 use crate::disks::errands::{Errand, UnderWay, Wish};
+use crate::disks::records::DiskRecord;
 use crate::disks::worker::{AreaEntry, Change, Order};
 use crate::policy::Rule;
 use crate::requests::served::Served;
-use qanat_control::protocol::{AreaPath, DiskState, DiskWish, Request};
+use qanat_control::protocol::{AreaPath, DiskState, DiskWish, FunctionWish, Request};
 use qanat_control::refusal::{Cause, Refusal};
 use qanat_disk::area::{AreaName, Owner, UNIT_BYTES};
 
@@ -95,7 +96,12 @@ impl Daemon {
 
     fn add_disk(&mut self, token: u64, peer: Peer, wish: DiskWish) -> Result<(), Refusal> {
         self.check_disk_admin(peer)?;
-        let DiskWish { name, path, size } = wish;
+        let DiskWish { name, path, size, function } = wish;
+        // A function is one disk, whatever it is called.
+        let path = function.as_ref().map_or(path, FunctionWish::path);
+        if function.is_some() && size.is_some() {
+            return Err("a PCI function is as large as it is: leave out the size".into());
+        }
         if AreaName::new(&name).is_err() {
             let what = "1 to 63 letters, digits, '-', '_' and '.', the first a letter or digit";
             return Err(format!("{name:?} is no name of a disk: {what}").into());
@@ -117,7 +123,7 @@ impl Daemon {
         if self.disks.all.len() >= DISKS_MAX {
             return Err(Refusal::new(Cause::Full, format!("{DISKS_MAX} disks at most: remove one")));
         }
-        self.disks.open((name, path), (true, size), Some((token, peer)))?;
+        self.disks.open((name, DiskRecord { path, function }), (true, size), Some((token, peer)))?;
         self.suspend(token);
         Ok(())
     }

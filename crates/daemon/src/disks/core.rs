@@ -5,9 +5,10 @@ use qanat_control::disk_core::TenantStatistics;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
+use std::sync::Arc;
 
 /// Starts a disk core, which takes its orders from the socket.
-pub type DiskCoreStarter = Box<dyn Fn(OwnedFd) -> io::Result<Child> + Send>;
+pub type DiskCoreStarter = Arc<dyn Fn(OwnedFd) -> io::Result<Child> + Send + Sync>;
 
 /// A disk core.
 pub(super) struct DiskCore {
@@ -16,6 +17,14 @@ pub(super) struct DiskCore {
     pub(super) socket: OwnedFd,
     /// The number by which the loop watches it.
     pub(super) token: u64,
+}
+
+/// A process that has been started, and is not known to the loop yet.
+#[derive(Debug)]
+pub(super) struct StartedCore {
+    pub(super) child: Child,
+    /// Our end of its orders.
+    pub(super) socket: OwnedFd,
 }
 
 /// Who waits for an area to be opened, and what is handed over then.

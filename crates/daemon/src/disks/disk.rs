@@ -2,11 +2,11 @@
 
 use super::core::{DiskCore, DiskCoreStarter, Tenant};
 use super::errands::Errands;
-use super::records::Records;
+use super::records::{DiskRecord, Records};
 use super::worker::{AreaEntry, Desk, News, Opened, Opening, Order, forget, start};
 use crate::clients::peer::Peer;
 use crate::error::{DaemonError, say};
-use qanat_control::protocol::{AreaStatus, DiskRate, DiskState, DiskStatus};
+use qanat_control::protocol::{AreaStatus, DiskRate, DiskState, DiskStatus, FunctionWish};
 use qanat_disk::Geometry;
 use qanat_disk::area::AreaLimits;
 use rustix::event::{EventfdFlags, eventfd};
@@ -31,7 +31,11 @@ pub(super) struct Disk {
     pub(super) number: u32,
     pub(super) name: String,
     pub(super) path: PathBuf,
+    /// It is a PCI function, which its core has and nobody else.
+    pub(super) function: Option<FunctionWish>,
     pub(super) state: DiskState,
+    /// When its core had ended last, and it was opened again.
+    pub(super) reopened_at: Option<Instant>,
     /// Who waits for it to be opened: the number of an endpoint.
     pub(super) awaited_by: Option<(u64, Peer)>,
     pub(super) orders: Option<SyncSender<Order>>,
@@ -57,7 +61,9 @@ impl Disk {
             number,
             name,
             path,
+            function: None,
             state,
+            reopened_at: None,
             awaited_by: None,
             orders: None,
             thread: None,
@@ -76,7 +82,7 @@ impl Disk {
     /// It is open.
     pub(super) fn is_now(&mut self, opened: Opened) {
         self.state = DiskState::Ready;
-        self.file = Some(opened.file);
+        self.file = opened.file;
         (self.bytes, self.free_bytes, self.geometry) = (opened.bytes, opened.free_bytes, Some(opened.geometry));
         self.areas = opened.areas.into_iter().map(|area| (area.id, area)).collect();
     }
@@ -178,17 +184,19 @@ impl Disks {
     /// Has a thread open a disk. What comes of it is among the news.
     pub(super) fn open(
         &mut self,
-        (name, path): (String, PathBuf),
+        (name, record): (String, DiskRecord),
         (is_new, size): (bool, Option<u64>),
         awaited_by: Option<(u64, Peer)>,
     ) -> Result<u32, DaemonError> {
         let number = self.next_number;
-        let opening = Opening { number, name: name.clone(), path: path.clone(), is_new, size };
+        let (DiskRecord { path, function }, starter) = (record.clone(), self.starter.clone());
+        let opening = Opening { number, name: name.clone(), record, is_new, size, starter };
         let started = start(opening, self.records.clone(), self.desk.clone());
         let (orders, thread) = started.map_err(|error| say("start a thread for a disk", error))?;
         self.next_number += 1;
         let disk = Disk {
             awaited_by,
+            function,
             orders: Some(orders),
             thread: Some(thread),
             ..Disk::new(number, name, path, DiskState::Opening)

@@ -13,6 +13,8 @@ pub(crate) mod changes;
 pub(crate) mod core;
 pub(crate) mod disk;
 mod errands;
+mod error;
+mod function;
 pub(crate) mod listing;
 pub(crate) mod news;
 pub(crate) mod opening;

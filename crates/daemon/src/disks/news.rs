@@ -4,7 +4,9 @@ use crate::clients::conversation::Said;
 use crate::clients::peer::Peer;
 use crate::daemon::Daemon;
 use crate::disks::errands::{UnderWay, Wish};
-use crate::disks::worker::{AreaEntry, DiskError, News, Opened};
+use crate::disks::error::DiskError;
+use crate::disks::records::DiskRecord;
+use crate::disks::worker::{AreaEntry, News, Opened};
 use crate::log::Event;
 use crate::requests::served::{Served, done};
 use qanat_control::protocol::{Answer, AreaStatus, DiskState};
@@ -31,8 +33,9 @@ fn refusal(disk: &str, error: &AreaError) -> Refusal {
 }
 
 impl Daemon {
-    /// Opens the disks that were added, each in its own time. What can't be opened is told of, and keeps nobody waiting.
-    pub(crate) fn open_disks(&mut self) {
+    /// Opens the disks that were added, each in its own time: those that are functions, which need a core, or the others. What can't be
+    /// opened is told of, and keeps nobody waiting.
+    pub(crate) fn open_disks(&mut self, functions: bool) {
         let records = match self.disks.records.read() {
             Ok(records) => records,
             Err(error) => {
@@ -40,8 +43,10 @@ impl Daemon {
                 return (self.log)(&Event::new("disk-open", "failed", detail));
             }
         };
-        for (name, record) in records {
-            let why = match record.map(|record| self.disks.open((name.clone(), record.path), (false, None), None)) {
+        let is_function =
+            |record: &std::io::Result<DiskRecord>| record.as_ref().is_ok_and(|record| record.function.is_some());
+        for (name, record) in records.into_iter().filter(|(_, record)| is_function(record) == functions) {
+            let why = match record.map(|record| self.disks.open((name.clone(), record), (false, None), None)) {
                 Ok(Ok(_)) => continue,
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => format!("its record can't be read: {error}"),
@@ -86,7 +91,12 @@ impl Daemon {
         self.conclude(Some(token), peer, &said, outcome);
     }
 
-    fn disk_opened(&mut self, number: u32, opened: Opened) {
+    fn disk_opened(&mut self, number: u32, mut opened: Opened) {
+        if let Some(core) = opened.core.take()
+            && let Err(error) = self.have_disk_core(number, core)
+        {
+            return self.disk_failed(number, error.to_string());
+        }
         let areas = opened.areas.len();
         let (repairs, was_prepared) = (opened.repairs.clone(), opened.was_prepared);
         let Some(disk) = self.disks.all.get_mut(&number) else { return };
@@ -154,7 +164,7 @@ impl Daemon {
         }
     }
 
-    fn disk_failed(&mut self, number: u32, why: String) {
+    pub(super) fn disk_failed(&mut self, number: u32, why: String) {
         self.tell_of_disk("disk-fail", "failed", number, &why);
         let Some(disk) = self.disks.all.get_mut(&number) else { return };
         disk.state = DiskState::Failed(why.clone());

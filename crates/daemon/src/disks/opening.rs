@@ -4,8 +4,9 @@ use crate::clients::conversation::Said;
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
 use crate::disks::changes::owned;
-use crate::disks::core::{Awaiting, DiskCore, DiskCoreStarter, Tenant};
+use crate::disks::core::{Awaiting, DiskCore, DiskCoreStarter, StartedCore, Tenant};
 use crate::disks::errands::{Errand, Wish};
+use crate::disks::worker::Order as DiskOrder;
 use crate::error::{DaemonError, say};
 use crate::log::Event;
 use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, Order, Report, TenantConfig};
@@ -15,11 +16,14 @@ use qanat_disk::disk_core::TENANTS_MAX;
 use qanat_nic::foreign::refuse_rights;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// Requests that a disk core may have at its disk at once.
 const DEPTH: u32 = 256;
 /// Of one account on one disk.
 const TENANTS_PER_USER_MAX: usize = TENANTS_MAX / 4;
+/// How long the core of a function runs at least, if it is started again when it ends.
+const AGAIN: Duration = Duration::from_secs(2);
 /// Reports heard at one look. The rest is heard in the next turn.
 const REPORTS_MAX: usize = 256;
 /// Orders that wait while a disk core starts: bytes of its socket's buffer.
@@ -31,9 +35,10 @@ fn pair(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), DaemonError> {
 }
 
 impl Daemon {
-    /// How disk cores are started.
+    /// How disk cores are started. Disks that only a core can open are opened now.
     pub fn have_disk_cores(&mut self, starter: DiskCoreStarter) {
         self.disks.starter = Some(starter);
+        self.open_disks(true);
     }
 
     /// Has the disk's core open an area for who asks. It is answered when the core has done so.
@@ -112,21 +117,33 @@ impl Daemon {
         if disk.core.is_some() {
             return Ok(());
         }
+        if disk.function.is_some() {
+            return Err("the disk core has just ended: ask again".into());
+        }
         let starter = self.disks.starter.as_ref().ok_or("this daemon starts no disk cores")?;
         let failed = |error| say("start a disk core", error);
         let file = disk.file.as_ref().ok_or("the disk is not open")?;
         let (ours, its) = pair(SocketFlags::NONBLOCK)?;
         sockopt::set_socket_send_buffer_size(&ours, ORDERS_BYTES).map_err(failed)?;
         let child = starter(its).map_err(|error| say("start a disk core", error))?;
-        let peer = Peer::new(0, 0, i32::try_from(child.id()).unwrap_or(0));
         let (name, file) = (disk.name.clone(), file.try_clone().map_err(|error| say("keep a descriptor", error))?);
-        let watched = ours.try_clone().map_err(|error| say("keep a descriptor", error))?;
-        let token = self.watch(watched, Role::DiskCore(number), peer, None)?;
-        (self.log)(&Event::new("disk-core-start", "done", name.clone()).by(peer));
-        let disk = self.disks.all.get_mut(&number).ok_or("the disk is gone")?;
-        disk.core = Some(DiskCore { child, socket: ours, token });
+        self.have_disk_core(number, StartedCore { child, socket: ours })?;
+        let disk = self.disks.all.get(&number).ok_or("the disk is gone")?;
         let order = Order::Disk { name, depth: DEPTH };
         send_order(disk.core.as_ref(), order, &[file.as_fd()]).map_err(|refusal| refusal.text.into())
+    }
+
+    /// A disk has this core from now on, which has been started.
+    pub(super) fn have_disk_core(&mut self, number: u32, started: StartedCore) -> Result<(), DaemonError> {
+        let StartedCore { child, socket } = started;
+        let peer = Peer::new(0, 0, i32::try_from(child.id()).unwrap_or(0));
+        let watched = socket.try_clone().map_err(|error| say("keep a descriptor", error))?;
+        let token = self.watch(watched, Role::DiskCore(number), peer, None)?;
+        let disk = self.disks.all.get_mut(&number).ok_or("the disk is gone")?;
+        disk.core = Some(DiskCore { child, socket, token });
+        let name = disk.name.clone();
+        (self.log)(&Event::new("disk-core-start", "done", name).by(peer));
+        Ok(())
     }
 
     /// A disk core says something, or is gone.
@@ -175,7 +192,13 @@ impl Daemon {
             }
             Report::Closed { tenant, why, statistics } => {
                 let (name, known) = (disk.name.clone(), disk.tenants.get_mut(&tenant));
-                let Some(known) = known else { return };
+                let Some(known) = known else {
+                    // The daemon itself, which has all of the disk, was not believed.
+                    if matches!(why, Closing::Offence(_)) {
+                        self.disk_core_ended(number, "it has cut the daemon off");
+                    }
+                    return;
+                };
                 known.statistics = statistics;
                 if let Closing::Offence(what) = why {
                     disk.offences += 1;
@@ -197,6 +220,22 @@ impl Daemon {
         let name = self.disks.all.get(&number).map_or_else(String::new, |disk| disk.name.clone());
         (self.log)(&Event::new("disk-core-end", "failed", format!("{name}: {what}")));
         self.end_disk_core(number);
+        self.open_function_again(number);
+    }
+
+    /// A disk that only its core has is opened again, if that has ended.
+    fn open_function_again(&mut self, number: u32) {
+        let Some(disk) = self.disks.all.get_mut(&number).filter(|disk| disk.function.is_some()) else { return };
+        if disk.state != DiskState::Ready {
+            return;
+        }
+        let is_too_often = disk.reopened_at.replace(Instant::now()).is_some_and(|before| before.elapsed() < AGAIN);
+        let is_told =
+            !is_too_often && disk.orders.as_ref().is_some_and(|orders| orders.try_send(DiskOrder::Open).is_ok());
+        match is_told {
+            true => disk.state = DiskState::Opening,
+            false => self.disk_failed(number, "its core ends again and again; the log says why".to_owned()),
+        }
     }
 
     /// Has a disk core end.

@@ -1,6 +1,7 @@
 //! Which disks the daemon has, written down: one small file for each, named by the disk. It outlives the machine's restart, so it is
 //! made durable before a disk counts as added.
 
+use qanat_control::protocol::FunctionWish;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
@@ -16,6 +17,9 @@ const ENDING: &str = ".json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskRecord {
     pub(super) path: PathBuf,
+    /// It is a PCI function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) function: Option<FunctionWish>,
 }
 
 /// The directory of records.
@@ -90,7 +94,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("qanat-disks-{}", std::process::id()));
         let records = Records::at(directory.clone());
         assert!(records.read().unwrap().is_empty(), "nothing there");
-        let record = |path: &str| DiskRecord { path: path.into() };
+        let record = |path: &str| DiskRecord { path: path.into(), function: None };
         records.write("slow", &record("/dev/sdb")).unwrap();
         records.write("fast", &record("/dev/sda")).unwrap();
         records.write("fast", &record("/dev/sdc")).unwrap();

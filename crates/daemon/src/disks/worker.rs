@@ -1,6 +1,9 @@
 //! The thread that has a disk. Whatever waits for the disk waits here, and never in the daemon's loop: the disk is opened, changes of
 //! its table are made durable, and new space is zeroed, in steps between changes.
 
+use super::core::{DiskCoreStarter, StartedCore};
+use super::error::DiskError;
+use super::function::{FunctionCore, WholeDisk, give_back};
 use super::records::{DiskRecord, Records};
 use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Owner, Repair};
 use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, StorageError, Uring, Vsic, make_file};
@@ -9,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -23,14 +26,16 @@ const DEPTH: u32 = 8;
 const ORDERS_MAX: usize = 4;
 
 /// How a disk is had.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Opening {
     pub(super) number: u32,
     pub(super) name: String,
-    pub(super) path: PathBuf,
+    pub(super) record: DiskRecord,
     /// It is new: prepared if it is empty, made with so many bytes if that is said, and written down.
     pub(super) is_new: bool,
     pub(super) size: Option<u64>,
+    /// Starts the core of a function.
+    pub(super) starter: Option<DiskCoreStarter>,
 }
 
 /// An area, as the loop knows it.
@@ -57,8 +62,10 @@ pub(super) struct Opened {
     pub(super) areas: Vec<AreaEntry>,
     pub(super) repairs: Vec<Repair>,
     pub(super) was_prepared: bool,
-    /// Another descriptor of the same opening: the disk is ours as long as anybody has one.
-    pub(super) file: OwnedFd,
+    /// Another descriptor of the same opening: the disk is ours as long as anybody has one. `None`: a function, which its core has.
+    pub(super) file: Option<OwnedFd>,
+    /// The core of a function.
+    pub(super) core: Option<StartedCore>,
 }
 
 /// What the loop wants of a disk.
@@ -66,6 +73,8 @@ pub(super) struct Opened {
 pub(super) enum Order {
     /// A change of its table.
     Change(Change),
+    /// The core of a function has ended: open the disk again.
+    Open,
     /// Let go of the disk, and forget it.
     Remove,
 }
@@ -112,39 +121,6 @@ pub(super) enum News {
     Removed(io::Result<()>),
 }
 
-/// Why a disk can't be opened.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DiskError {
-    /// Its file or device.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// What is on it.
-    #[error("{}: {error}", path.display())]
-    Areas {
-        /// Which.
-        path: PathBuf,
-        /// What.
-        error: AreaError,
-    },
-    /// It has never been prepared, and it is not now that it is added.
-    #[error("{}: the disk has not been prepared, though it was when it was added; is it another one?", path.display())]
-    Unprepared {
-        /// Which.
-        path: PathBuf,
-    },
-    /// It can't be written down.
-    #[error("{}: {error}; the daemon must be able to write there (disk_records in the policy)", directory.display())]
-    Record {
-        /// Where.
-        directory: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// Nothing to know it by.
-    #[error("random bytes: {0}")]
-    Random(io::Error),
-}
-
 /// Where news go.
 #[derive(Clone)]
 pub(super) struct Desk {
@@ -166,18 +142,9 @@ impl Desk {
 /// Starts the thread of a disk.
 pub(super) fn start(opening: Opening, records: Records, desk: Desk) -> io::Result<(SyncSender<Order>, JoinHandle<()>)> {
     let (orders, next) = sync_channel(ORDERS_MAX);
-    let work = move || {
-        let number = opening.number;
-        match open(&opening, &records) {
-            Ok((areas, opened)) => {
-                if desk.tell(number, News::Opened(Ok(Box::new(opened)))) {
-                    Worker { areas, opening, records, desk, faults: BTreeMap::new(), last: 0 }.work(&next);
-                }
-            }
-            Err(error) => {
-                desk.tell(number, News::Opened(Err(error)));
-            }
-        }
+    let work = move || match opening.record.function {
+        None => serve(open_file, &opening, &records, &desk, &next),
+        Some(_) => serve(open_function, &opening, &records, &desk, &next),
     };
     let thread = std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)?;
     Ok((orders, thread))
@@ -191,25 +158,75 @@ pub(super) fn forget(number: u32, name: String, records: Records, desk: Desk) ->
     std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)
 }
 
-fn open(opening: &Opening, records: &Records) -> Result<(Areas<Uring>, Opened), DiskError> {
-    let path = &opening.path;
+/// Opens a disk, and serves it; again, if it is one that only its core has, and that has ended.
+fn serve<V: Vsic>(
+    open: fn(&Opening) -> Result<Had<V>, DiskError>,
+    opening: &Opening,
+    records: &Records,
+    desk: &Desk,
+    orders: &Receiver<Order>,
+) {
+    let mut opening = opening.clone();
+    loop {
+        let number = opening.number;
+        let opened = match begin(open, &opening, records) {
+            Ok(opened) => opened,
+            Err(error) => {
+                desk.tell(number, News::Opened(Err(error)));
+                return;
+            }
+        };
+        let (areas, opened) = opened;
+        if !desk.tell(number, News::Opened(Ok(Box::new(opened)))) {
+            return;
+        }
+        opening = Opening { is_new: false, size: None, ..opening };
+        let (desk, records) = (desk.clone(), records.clone());
+        let worker = Worker {
+            areas,
+            opening: opening.clone(),
+            records,
+            desk,
+            faults: BTreeMap::new(),
+            last: 0,
+            is_cut_off: false,
+        };
+        match worker.work(orders) {
+            End::Again => {}
+            End::Over => return,
+        }
+    }
+}
+
+fn begin<V: Vsic>(
+    open: fn(&Opening) -> Result<Had<V>, DiskError>,
+    opening: &Opening,
+    records: &Records,
+) -> Result<(Areas<V>, Opened), DiskError> {
+    let path = &opening.record.path;
     if opening.is_new
         && let Some(bytes) = opening.size
     {
         make_file(path, bytes, 0o600)?;
     }
-    let outcome = open_areas(path, opening.is_new).and_then(|opened| {
+    let outcome = open(opening).and_then(|opened| {
         if opening.is_new {
-            let written = records.write(&opening.name, &DiskRecord { path: path.clone() });
+            let written = records.write(&opening.name, &opening.record);
             written.map_err(|error| DiskError::Record { directory: records.directory().to_owned(), error })?;
         }
         Ok(opened)
     });
-    if outcome.is_err() && opening.is_new && opening.size.is_some() {
-        // The file was made just now, and is of no use to anybody.
-        let _ = std::fs::remove_file(path);
+    if outcome.is_err() && opening.is_new {
+        if opening.size.is_some() {
+            // The file was made just now, and is of no use to anybody.
+            let _ = std::fs::remove_file(path);
+        }
+        if let Some(function) = &opening.record.function {
+            // Its core has ended, or will not be heard of.
+            let _ = give_back(function);
+        }
     }
-    let Had { mut areas, repairs, was_prepared, file } = outcome?;
+    let Had { mut areas, repairs, was_prepared, file, core } = outcome?;
     let opened = Opened {
         bytes: areas.disk_bytes(),
         free_bytes: areas.free_bytes(),
@@ -218,36 +235,62 @@ fn open(opening: &Opening, records: &Records) -> Result<(Areas<Uring>, Opened), 
         repairs,
         was_prepared,
         file,
+        core,
     };
     Ok((areas, opened))
 }
 
 /// A disk that is ours.
-struct Had {
-    areas: Areas<Uring>,
+struct Had<V> {
+    areas: Areas<V>,
     repairs: Vec<Repair>,
     was_prepared: bool,
-    file: OwnedFd,
+    file: Option<OwnedFd>,
+    core: Option<StartedCore>,
 }
 
-/// Opens a disk; prepares it if it is empty and may be prepared.
-fn open_areas(path: &Path, may_prepare: bool) -> Result<Had, DiskError> {
-    let failed = |error| DiskError::Areas { path: path.to_owned(), error };
-    let device = || -> Result<(Uring, Rc<Region>, OwnedFd), DiskError> {
+/// Opens a file or device.
+fn open_file(opening: &Opening) -> Result<Had<Uring>, DiskError> {
+    let path = &opening.record.path;
+    let mut file = None;
+    let mut device = || -> Result<(Uring, Rc<Region>), DiskError> {
+        let failed = |error| DiskError::Areas { path: path.to_owned(), error };
         let memory = Areas::<Uring>::memory().map_err(failed)?;
-        let file = DiskFile::open(path, DiskOptions { depth: DEPTH, ..DiskOptions::default() })?;
-        let copy = file.as_fd().try_clone_to_owned();
-        let copy = copy.map_err(|error| OpenError::Open { path: path.to_owned(), error })?;
-        Ok((Uring::over(file, std::slice::from_ref(&memory))?, memory, copy))
+        // The one before is let go of first: it is opened for us alone.
+        file = None;
+        let opened = DiskFile::open(path, DiskOptions { depth: DEPTH, ..DiskOptions::default() })?;
+        let copy = opened.as_fd().try_clone_to_owned();
+        file = Some(copy.map_err(|error| OpenError::Open { path: path.to_owned(), error })?);
+        Ok((Uring::over(opened, std::slice::from_ref(&memory))?, memory))
     };
-    let (disk, memory, file) = device()?;
+    let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut device)?;
+    Ok(Had { areas, repairs, was_prepared, file, core: None })
+}
+
+/// Starts a function's core, and opens the disk by that.
+fn open_function(opening: &Opening) -> Result<Had<WholeDisk>, DiskError> {
+    let path = &opening.record.path;
+    let none = || DiskError::Core { path: path.clone(), why: "this daemon starts no disk cores".to_owned() };
+    let (Some(function), Some(starter)) = (&opening.record.function, &opening.starter) else { return Err(none()) };
+    let mut core = FunctionCore::start(function, starter)?;
+    let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut || core.whole())?;
+    Ok(Had { areas, repairs, was_prepared, file: None, core: core.hand_over() })
+}
+
+/// Opens a disk; prepares it if it is empty and may be prepared. `device`: has it, each time anew.
+fn open_areas<V: Vsic>(
+    path: &Path,
+    may_prepare: bool,
+    device: &mut dyn FnMut() -> Result<(V, Rc<Region>), DiskError>,
+) -> Result<(Areas<V>, Vec<Repair>, bool), DiskError> {
+    let failed = |error| DiskError::Areas { path: path.to_owned(), error };
+    let (disk, memory) = device()?;
     match Areas::open(disk, &memory) {
-        Ok((areas, repairs)) => Ok(Had { areas, repairs, was_prepared: false, file }),
+        Ok((areas, repairs)) => Ok((areas, repairs, false)),
         Err(AreaError::Unprepared) if may_prepare => {
-            drop(file);
-            let (disk, memory, file) = device()?;
+            let (disk, memory) = device()?;
             let areas = Areas::prepare(disk, &memory, identity()?).map_err(failed)?;
-            Ok(Had { areas, repairs: Vec::new(), was_prepared: true, file })
+            Ok((areas, Vec::new(), true))
         }
         Err(AreaError::Unprepared) => Err(DiskError::Unprepared { path: path.to_owned() }),
         Err(error) => Err(failed(error)),
@@ -275,8 +318,16 @@ fn entry(area: &Area, fault: Option<String>) -> AreaEntry {
     }
 }
 
-struct Worker {
-    areas: Areas<Uring>,
+/// How a disk's thread is done with it.
+enum End {
+    /// It is to be opened again.
+    Again,
+    /// For good.
+    Over,
+}
+
+struct Worker<V> {
+    areas: Areas<V>,
     opening: Opening,
     records: Records,
     desk: Desk,
@@ -284,11 +335,13 @@ struct Worker {
     faults: BTreeMap<u64, String>,
     /// The area that was zeroed last: others have their turn.
     last: u64,
+    /// The core through which it had the disk has ended.
+    is_cut_off: bool,
 }
 
-impl Worker {
+impl<V: Vsic> Worker<V> {
     /// Until nobody gives orders any more, or the disk has failed.
-    fn work(mut self, orders: &Receiver<Order>) {
+    fn work(mut self, orders: &Receiver<Order>) -> End {
         loop {
             let unready = self.next_unready();
             let order = match unready {
@@ -297,18 +350,22 @@ impl Worker {
             };
             let goes_on = match (order, unready) {
                 (Ok(Order::Remove), _) => return self.remove(),
+                (Ok(Order::Open), _) => return End::Again,
                 (Ok(Order::Change(change)), _) => self.carry_out(change),
                 (Err(TryRecvError::Empty), Some(id)) => self.zero(id),
-                (Err(_), _) => return,
+                (Err(_), _) => return End::Over,
             };
             if !goes_on {
-                return;
+                return End::Over;
             }
         }
     }
 
     /// An area that is not zeroed yet; after the last one, so that all have their turn.
     fn next_unready(&self) -> Option<u64> {
+        if self.is_cut_off {
+            return None;
+        }
         let is_unready = |area: &&Area| {
             let is_whole = area.bytes() == area.reserved_bytes();
             !is_whole && area.state() == AreaState::Ready && !self.faults.contains_key(&area.id())
@@ -376,15 +433,29 @@ impl Worker {
         self.desk.tell(self.opening.number, News::Area { id, entry, free_bytes: self.areas.free_bytes() })
     }
 
-    fn fail(&self, error: AreaError) -> bool {
+    /// Whether the thread goes on nevertheless.
+    fn fail(&mut self, error: AreaError) -> bool {
+        // The core of a function has ended. The loop hears of that, too, and has the disk opened again.
+        let is_core = self.opening.record.function.is_some();
+        let is_gone = matches!(
+            error,
+            AreaError::Device { error: StorageError::Gone, .. } | AreaError::Failed { error: StorageError::Gone }
+        );
+        if is_core && is_gone {
+            self.is_cut_off = true;
+            return true;
+        }
         self.desk.tell(self.opening.number, News::Failed(error));
         false
     }
 
-    fn remove(self) {
+    fn remove(self) -> End {
         let Worker { areas, opening, records, desk, .. } = self;
         // Whoever has heard that it is gone may open it.
         drop(areas);
-        desk.tell(opening.number, News::Removed(records.remove(&opening.name)));
+        let removed =
+            records.remove(&opening.name).and_then(|()| opening.record.function.iter().try_for_each(give_back));
+        desk.tell(opening.number, News::Removed(removed));
+        End::Over
     }
 }

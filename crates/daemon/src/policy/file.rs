@@ -51,6 +51,8 @@ pub struct Policy {
     pub uplink: Option<UplinkPolicy>,
     /// NICs whose own queues may be given to whom a rule trusts.
     pub nic: Vec<NicPolicy>,
+    /// NICs whose virtual functions may be given to whom a rule trusts.
+    pub vf: Vec<VfPolicy>,
     /// Net cores the daemon starts.
     pub net: NetPolicy,
     /// Which numbers accounts have for their namespaces (subuid(5)): what such a user has counts to the account.
@@ -110,6 +112,18 @@ pub struct NicPolicy {
     pub queues: [u32; 2],
 }
 
+/// A NIC whose virtual functions may be given away. All that it has are the daemon's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VfPolicy {
+    /// Its interface.
+    pub interface: String,
+    /// How many: the daemon makes them when it starts.
+    pub functions: u32,
+    /// The VLAN they are in, 1 to 4094; 0: none.
+    pub vlan: u16,
+}
+
 impl Default for Policy {
     /// No file needed: root and the group `qanat` may have VNICs in 10.77.0.0/24 and fd77::/64.
     fn default() -> Policy {
@@ -129,6 +143,7 @@ impl Default for Policy {
             metrics: None,
             uplink: None,
             nic: Vec::new(),
+            vf: Vec::new(),
             net: NetPolicy::default(),
             subordinate_users: PathBuf::from(SUBORDINATE_USERS),
             disk_records: None,
@@ -204,6 +219,12 @@ impl Policy {
             }
             if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface == *interface) {
                 return Err(PolicyError::Wrong(format!("nic {interface}: it is the uplink; it can't be both")));
+            }
+        }
+        for VfPolicy { interface, functions, vlan } in &policy.vf {
+            if interface.is_empty() || !(1..=256).contains(functions) || *vlan > 4_094 {
+                let text = "vf: name the NIC, and how many functions, as in interface = \"eth1\" and functions = 4; a vlan is 1 to 4094";
+                return Err(PolicyError::Wrong(text.to_owned()));
             }
         }
         if !(256..=262_144).contains(&policy.net.frames) || !policy.net.frames.is_multiple_of(2) {
@@ -360,6 +381,8 @@ mod tests {
             ("disk_records = \"disks\"", "from the root on"),
             ("[[rule]]\ndisk_rate = { bits_per_s = 1 }", "bits_per_s"),
             ("[[nic]]\ninterface = \"eth1\"\nqueues = [3, 2]", "from first to last"),
+            ("[[vf]]\ninterface = \"eth1\"", "functions = 4"),
+            ("[[vf]]\ninterface = \"eth1\"\nfunctions = 4\nvlan = 4095", "4094"),
             ("[uplink]\ninterface = \"eth1\"\n[[nic]]\ninterface = \"eth1\"\nqueues = [1, 2]", "uplink"),
         ] {
             let error = Policy::parse(text).unwrap_err();

@@ -14,6 +14,7 @@ use qanat_control::name;
 use qanat_control::protocol::{Answer, Provider, QueueStatus, QueueWish, VnicEnd, VnicWish, send};
 use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::af_xdp::HandedInjector;
+use qanat_nic::vfio::FunctionDescriptors;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Services a VNIC is made with at most.
@@ -41,6 +42,10 @@ impl Daemon {
         let none_free = || Refusal::new(Cause::Full, "all VNICs of this machine are taken: delete some");
         let slot = (0..tables::VNICS_MAX).find(free).ok_or_else(none_free)?;
         let nic = self.wanted_nic(&wish, &rule)?;
+        let function = match self.wanted_function(&wish, &rule)? {
+            Some((nic, policy)) => Some((self.take_function(&policy)?, (nic, policy))),
+            None => None,
+        };
         let owner = self.owner_number(peer.account(), [rule.transmit, rule.receive])?;
         if wish.provider == Provider::Tap && rule.tap {
             self.let_trains_through(peer.account(), [rule.transmit, rule.receive])?;
@@ -56,10 +61,11 @@ impl Daemon {
         };
         let maker = Maker { rule, owner, user: peer.user, account: peer.account(), process: peer.process };
         let provider = wish.provider.clone();
-        let made = match nic {
-            Some(nic) => Vnic::of_nic(&mut site, slot, wish, nic, maker),
-            None if wish.provider == Provider::Tap => Vnic::of_tap(&mut site, slot, wish, maker),
-            None => Vnic::make(&mut site, slot, wish, maker),
+        let made = match (nic, function) {
+            (Some(nic), _) => Vnic::of_nic(&mut site, slot, wish, nic, maker),
+            (None, Some((free, nic))) => Vnic::of_function(&mut site, slot, wish, nic, free, maker),
+            (None, None) if wish.provider == Provider::Tap => Vnic::of_tap(&mut site, slot, wish, maker),
+            (None, None) => Vnic::make(&mut site, slot, wish, maker),
         };
         let vnic = match made {
             Ok(vnic) => vnic,
@@ -99,6 +105,9 @@ impl Daemon {
             let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
             return Ok((Answer::Tap, vec![vnic.open_tap()?]));
         }
+        if self.vnics.get(&slot).is_some_and(Vnic::is_function) {
+            return self.open_function(slot, wish, beside, opener);
+        }
         if !(1..=2).contains(&beside.len()) {
             let text = "a queue is opened with its memory file, or two (the frames to receive into in one of their own), \
                         and nothing else, beside the request";
@@ -128,6 +137,19 @@ impl Daemon {
         Ok((Answer::Queue(status), beside))
     }
 
+    /// Hands a virtual function to who has its card.
+    fn open_function(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd], opener: Opener) -> Served {
+        if opener == Opener::NetCore {
+            return Err("a net core's card is not a virtual function: use provider veth".into());
+        }
+        if wish.queue != 0 || !beside.is_empty() {
+            return Err("a virtual function has one queue, number 0, and takes no memory beside the request".into());
+        }
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        let FunctionDescriptors { address, identity, device, group, container } = vnic.open_function()?;
+        Ok((Answer::Function { address, identity }, vec![device, group, container]))
+    }
+
     pub(super) fn set_rate(&mut self, slot: u32, direction: Direction, rate: Rate) -> Served {
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         let ceiling = match direction {
@@ -136,6 +158,7 @@ impl Daemon {
         };
         vnic.rule.check_rate(ceiling, rate)?;
         self.dirty.insert(slot);
+        vnic.set_function_rate(direction, rate)?;
         vnic.set_rate(&mut self.tables, direction, rate)?;
         Ok((Answer::Done, Vec::new()))
     }
@@ -148,6 +171,9 @@ impl Daemon {
         let account = vnic.account;
         let provider = vnic.wish.provider.clone();
         vnic.charges().for_each(|charge| self.charges.revoke(charge));
+        if let Err(error) = vnic.cut_off_function() {
+            (self.log)(&Event::new("function-end", "failed", error.to_string()).of(slot));
+        }
         vnic.remove(&mut self.tables, &self.ends);
         self.release_nic(&provider);
         self.forget_way(slot);

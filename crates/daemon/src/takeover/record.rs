@@ -11,6 +11,8 @@ impl Daemon {
         let mut outcome = Ok(());
         for slot in std::mem::take(&mut self.dirty) {
             match self.vnics.get(&slot) {
+                // A function's descriptors end with the daemon, and so does its card.
+                Some(vnic) if vnic.is_function() => {}
                 Some(vnic) => {
                     let owner = self.owners.get(&vnic.account).map(|owner| owner.number);
                     let written = self.state.write_vnic(&vnic.state(owner, self.handles_of(Role::Vnic(slot))));

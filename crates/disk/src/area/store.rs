@@ -7,7 +7,7 @@ use super::journal::{self, Record};
 use super::layout::{DATA, DISK_BYTES_MIN, RECORD_BYTES, RECORDS, SUPERBLOCK_BYTES, SUPERBLOCKS, UNIT_BYTES, record};
 use super::superblock::{self, Found, Superblock};
 use super::table::{Area, AreaLimits, AreaName, AreaState, Change, Owner, Table};
-use super::view::AreaDisk;
+use super::view::{AreaDisk, set_window};
 use crate::error::StorageError;
 use crate::vsic::{Completion, Operation, Request, Vsic};
 use qanat_nic::{Frame, Pool, Region};
@@ -411,14 +411,31 @@ impl<V: Vsic> Areas<V> {
 
     fn read(&mut self, place: u64, bytes: u64) -> Result<Frame, AreaError> {
         let frame = self.frame(bytes)?;
-        let block = place / u64::from(self.disk.geometry().block_bytes);
-        let frame = self.perform(place, Operation::Read { block, frame })?;
-        frame.ok_or_else(|| AreaError::Memory("a read without a buffer".to_owned()))
+        self.transfer(place, frame, |block, frame| Operation::Read { block, frame })
+    }
+
+    /// Moves a frame's bytes, in pieces that the device takes.
+    fn transfer(
+        &mut self,
+        place: u64,
+        mut frame: Frame,
+        operation: impl Fn(u64, Frame) -> Operation,
+    ) -> Result<Frame, AreaError> {
+        let (headroom, length) = (frame.headroom(), frame.len());
+        let geometry = self.disk.geometry();
+        let piece = (geometry.transfer_bytes_max as usize).max(1);
+        for start in (0..length).step_by(piece) {
+            set_window(&mut frame, headroom + start, piece.min(length - start));
+            let place = place + start as u64;
+            let done = self.perform(place, operation(place / u64::from(geometry.block_bytes), frame))?;
+            frame = done.ok_or_else(|| AreaError::Memory("a transfer without a buffer".to_owned()))?;
+        }
+        set_window(&mut frame, headroom, length);
+        Ok(frame)
     }
 
     fn write(&mut self, place: u64, frame: Frame) -> Result<(), AreaError> {
-        let block = place / u64::from(self.disk.geometry().block_bytes);
-        self.perform(place, Operation::Write { block, frame, durable: false }).map(drop)
+        self.transfer(place, frame, |block, frame| Operation::Write { block, frame, durable: false }).map(drop)
     }
 
     /// One request to its end.

@@ -168,7 +168,8 @@ impl<V: Vsic> AreaDisk<V> {
     }
 }
 
-fn set_window(frame: &mut Frame, start: usize, length: usize) {
+/// Has a frame's data be `length` bytes from `start` on; they stay as they are.
+pub(super) fn set_window(frame: &mut Frame, start: usize, length: usize) {
     frame.reset(start);
     frame.resize(length);
 }

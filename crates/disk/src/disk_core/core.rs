@@ -2,9 +2,11 @@
 
 use super::backend::Backend;
 use super::tenant::{
-    COMMANDS_MAX, Closing, TRANSFER_BYTES_MAX, Tenant, TenantConfig, TenantDescriptors, TenantError, TenantStatistics,
+    COMMANDS_MAX, Closing, Scope, TRANSFER_BYTES_MAX, Tenant, TenantConfig, TenantDescriptors, TenantError,
+    TenantStatistics,
 };
-use crate::area::{AreaLimits, Extent};
+use crate::area::{AreaLimits, Extent, UNIT_BYTES};
+use crate::shared::SharedLayout;
 use crate::vsic::Completion;
 use qanat_api::Geometry;
 use qanat_nic::{Pool, Region, Time};
@@ -94,6 +96,11 @@ impl<V: Backend> DiskCore<V> {
         self.disk.geometry()
     }
 
+    /// Whether the disk will never do anything any more.
+    pub fn is_gone(&self) -> bool {
+        self.disk.is_gone()
+    }
+
     /// The disk.
     pub fn disk(&self) -> &V {
         &self.disk
@@ -118,6 +125,31 @@ impl<V: Backend> DiskCore<V> {
     /// # Errors
     /// [`TenantError`]; then all descriptors are closed.
     pub fn open(&mut self, config: &TenantConfig, descriptors: TenantDescriptors) -> Result<(), TenantError> {
+        self.admit(config, Scope::Area, descriptors)
+    }
+
+    /// Gives the daemon all of the disk, the table of areas included, as if it were an application's area.
+    ///
+    /// # Errors
+    /// [`TenantError`]; then all descriptors are closed.
+    pub fn open_whole(
+        &mut self,
+        tenant: u64,
+        layout: SharedLayout,
+        descriptors: TenantDescriptors,
+    ) -> Result<(), TenantError> {
+        let bytes = self.geometry().bytes();
+        let extents = vec![Extent { unit: 0, units: bytes.div_ceil(UNIT_BYTES) }];
+        let config = TenantConfig { tenant, extents, bytes, read_only: false, limits: AreaLimits::default(), layout };
+        self.admit(&config, Scope::Whole, descriptors)
+    }
+
+    fn admit(
+        &mut self,
+        config: &TenantConfig,
+        scope: Scope,
+        descriptors: TenantDescriptors,
+    ) -> Result<(), TenantError> {
         if self.tenants().any(|tenant| tenant.number == config.tenant) {
             return Err(TenantError::Exists(config.tenant));
         }
@@ -145,7 +177,7 @@ impl<V: Backend> DiskCore<V> {
             }
         };
         let mut lent = None;
-        let tenant = Tenant::new(geometry, config, descriptors, copies, |memory| {
+        let tenant = Tenant::new(geometry, (config, scope), descriptors, copies, |memory| {
             // A disk that does not take it has the data copied.
             if disk.lend(memory.frames()).is_ok() {
                 lent = Some(std::rc::Rc::clone(memory.frames()));
@@ -276,7 +308,7 @@ impl<V: Backend> DiskCore<V> {
     /// Gives the disk what waits, one request of each tenant after the other; whether it was given any.
     fn pass_on(&mut self, first: usize, now: Time) -> bool {
         let depth = self.disk.geometry().depth;
-        let channels = || self.tenants().filter(|tenant| !tenant.is_closing()).filter_map(Tenant::channel);
+        let channels = || self.tenants().filter(|tenant| tenant.counts()).filter_map(Tenant::channel);
         let open = channels().count();
         let active = channels().filter(|channel| channel.at_disk() > 0 || channel.is_waiting()).count();
         // Who has nothing at the disk finds room at once when it comes.

@@ -108,9 +108,19 @@ pub(super) struct Tenant {
     pub(super) number: u64,
     controller: Controller<AreaDisk<Channel>, TenantMemory>,
     end: CoreEnd,
+    /// It is the daemon, which has all of the disk.
+    has_whole: bool,
     /// Kept as long as anything here is.
     _lease: OwnedFd,
     is_closing: bool,
+}
+
+/// What of the disk an application is to have.
+pub(super) enum Scope {
+    /// An area.
+    Area,
+    /// All of it, its table included: the daemon.
+    Whole,
 }
 
 /// Whether an area is one of this disk.
@@ -125,19 +135,22 @@ fn check_area(disk: &Geometry, extents: &[Extent], bytes: u64) -> Result<(), Ten
 }
 
 impl Tenant {
-    /// Makes its controller. `copies`: where data pass through that can't be lent.
+    /// Makes its controller, for what of the disk it is to have. `copies`: where data pass through that can't be lent.
     ///
     /// # Errors
     /// [`TenantError`]; nothing is left.
     pub(super) fn new(
         disk: Geometry,
-        config: &TenantConfig,
+        (config, scope): (&TenantConfig, Scope),
         descriptors: TenantDescriptors,
         copies: Pool,
         lend: impl FnOnce(&mut TenantMemory),
     ) -> Result<Tenant, TenantError> {
         let TenantConfig { tenant, extents, bytes, read_only, limits, layout } = config;
-        check_area(&disk, extents, *bytes)?;
+        let has_whole = matches!(scope, Scope::Whole);
+        if !has_whole {
+            check_area(&disk, extents, *bytes)?;
+        }
         let TenantDescriptors { memory, doorbell, lease } = descriptors;
         let (mut end, mut memory) = CoreEnd::map(*layout, std::os::fd::AsFd::as_fd(&memory), doorbell)?;
         lend(&mut memory);
@@ -156,7 +169,7 @@ impl Tenant {
         };
         let controller = Controller::new(&controller_config, vec![area], &[namespace], memory, copies)?;
         end.begin(&controller);
-        Ok(Tenant { number: *tenant, controller, end, _lease: lease, is_closing: false })
+        Ok(Tenant { number: *tenant, controller, end, has_whole, _lease: lease, is_closing: false })
     }
 
     /// Its requests on their way.
@@ -183,6 +196,12 @@ impl Tenant {
     /// It has been closed, and the disk has nothing of it.
     pub(super) fn is_over(&self) -> bool {
         self.is_closing && self.channel().is_none_or(|channel| channel.at_disk() == 0)
+    }
+
+    /// Whether the disk has others to be fair to because of it. The daemon seldom wants anything.
+    pub(super) fn counts(&self) -> bool {
+        let is_busy = |channel: &Channel| channel.at_disk() > 0 || channel.is_waiting();
+        !self.is_closing && (!self.has_whole || self.channel().is_some_and(is_busy))
     }
 
     /// Serves it: hears what it rang, fetches at most so many commands, posts what has ended. Whether there may be more to do at once.

@@ -17,8 +17,9 @@ use super::transport::Transport;
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_api::Geometry;
 use qanat_api::StorageError;
-use qanat_nic::{Clock, Frame, MonotonicClock, Time};
+use qanat_nic::{Clock, Frame, MonotonicClock, Region, Time};
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Blocks one Write Zeroes names at most.
@@ -132,6 +133,11 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
         self.failure.as_ref()
     }
 
+    /// Whether it will never do anything any more, and nothing of it is under way.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed) && self.in_flight() == 0
+    }
+
     /// How often the controller was reset because of an overdue command.
     pub fn resets(&self) -> u64 {
         self.resets
@@ -155,6 +161,16 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
     pub fn grown(&mut self, blocks: u64) {
         self.identity.geometry.blocks = self.identity.geometry.blocks.max(blocks);
         self.identity.namespace.blocks = self.identity.namespace.blocks.max(blocks);
+    }
+
+    /// From now on buffers may be of this memory, which the controller reaches.
+    pub(crate) fn add_memory(&mut self, mapping: Mapping) {
+        self.mappings.add(mapping);
+    }
+
+    /// From now on they may not. None of it is under way.
+    pub(crate) fn remove_memory(&mut self, region: &Rc<Region>) {
+        self.mappings.remove(region);
     }
 
     /// The way to the controller.

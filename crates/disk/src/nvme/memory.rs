@@ -25,6 +25,16 @@ impl Mappings {
         Mappings { mappings: mappings.into_iter().map(|mapping| (mapping.region.addresses(), mapping)).collect() }
     }
 
+    /// Buffers may be of this memory, too.
+    pub(super) fn add(&mut self, mapping: Mapping) {
+        self.mappings.push((mapping.region.addresses(), mapping));
+    }
+
+    /// Buffers may not be of this memory any more.
+    pub(super) fn remove(&mut self, region: &Rc<Region>) {
+        self.mappings.retain(|(_, mapping)| !Rc::ptr_eq(&mapping.region, region));
+    }
+
     /// The device's address of a frame's data; `None`: it is of other memory.
     #[inline]
     pub(super) fn address_of(&self, frame: &Frame) -> Option<u64> {

@@ -5,10 +5,11 @@ use super::layout::{LayoutError, SharedLayout};
 use super::page::{Page, Side};
 use crate::nvme::spec::register;
 use crate::nvme::{Mapping, Nvme, NvmeError, NvmeOptions, Transport};
-use qanat_nic::{Clock, Pool};
+use qanat_nic::{Clock, Pool, Region};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 /// How long a driver that waits for a register sleeps at once, nanoseconds: a disk core does not ring for each of them.
 const NAP_NS: i64 = 1_000_000;
@@ -73,6 +74,18 @@ impl SharedArea {
         self.open_with(clock, options, None)
     }
 
+    /// The same for who divides the frames himself: the driver, and the frames' memory.
+    ///
+    /// # Errors
+    /// [`SharedError`].
+    pub fn open_region<C: Clock>(
+        self,
+        clock: C,
+        options: NvmeOptions,
+    ) -> Result<(Nvme<SharedTransport, C>, Rc<Region>), SharedError> {
+        self.bring_up(clock, options, None)
+    }
+
     /// The same with a disk core in this thread: `turns` gives it a turn, and is called while the driver waits.
     ///
     /// # Errors
@@ -83,6 +96,19 @@ impl SharedArea {
         options: NvmeOptions,
         turns: Option<Box<dyn FnMut()>>,
     ) -> Result<(Nvme<SharedTransport, C>, Pool), SharedError> {
+        let layout = self.layout;
+        let (driver, frames) = self.bring_up(clock, options, turns)?;
+        // Just mapped: nobody has had any of it.
+        let pool = frames.pool(layout.frames).ok_or(LayoutError::Range(layout))?;
+        Ok((driver, pool))
+    }
+
+    fn bring_up<C: Clock>(
+        self,
+        clock: C,
+        options: NvmeOptions,
+        turns: Option<Box<dyn FnMut()>>,
+    ) -> Result<(Nvme<SharedTransport, C>, Rc<Region>), SharedError> {
         let SharedArea { memory, doorbell, layout } = self;
         let regions = layout.map(memory.as_fd())?;
         let ready =
@@ -90,13 +116,12 @@ impl SharedArea {
         let (page, bell) = (Page::new(regions.link), Bell::new(doorbell));
         let transport = SharedTransport { page, bell, ready, sleeps: Cell::new(false), is_gone: false, turns };
         let queues = regions.queues.pool(1).and_then(|pool| pool.allocate(0));
-        let pool = regions.frames.pool(layout.frames);
-        // Just mapped: nobody has had any of it.
-        let (Some(queues), Some(pool)) = (queues, pool) else { return Err(LayoutError::Range(layout).into()) };
+        let Some(queues) = queues else { return Err(LayoutError::Range(layout).into()) };
         let mapping = |region, address| Mapping { region, address };
+        let memory = Rc::clone(&regions.frames);
         let queues = (mapping(regions.queues, layout.queues_at()), queues);
         let frames = vec![mapping(regions.frames, layout.frames_at())];
-        Ok((Nvme::open(transport, clock, options, queues, frames)?, pool))
+        Ok((Nvme::open(transport, clock, options, queues, frames)?, memory))
     }
 }
 

@@ -1,7 +1,7 @@
 //! One suite for every driver: random requests against a model, conservation of buffers, and what must be refused.
-use crate::suite::{BLOCKS, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_disk::area::{AreaDisk, Extent};
 use qanat_disk::{DiskFile, DiskOptions, Fault, FaultRates, Media, OpenError, Sim, SimConfig, Trace, Uring, Vsic};
+use qanat_disk_suite::{BLOCKS, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_nic::{ManualClock, Region};
 use std::fs::File;
 use std::rc::Rc;
@@ -114,9 +114,9 @@ fn a_file_that_becomes_shorter_gives_errors() {
     let pool = region.pool(64).unwrap();
     let mut disk = Uring::open(&path, DiskOptions::default(), &[Rc::clone(&region)]).unwrap();
     File::options().write(true).open(&path).unwrap().set_len(4_096).unwrap();
-    let result = crate::suite::read(&mut disk, &pool, 64, 4_096).map(|frame| frame.len());
+    let result = qanat_disk_suite::read(&mut disk, &pool, 64, 4_096).map(|frame| frame.len());
     assert_eq!(result, Err(qanat_disk::StorageError::Gone));
-    assert_eq!(crate::suite::read(&mut disk, &pool, 0, 4_096).map(|frame| frame.len()), Ok(4_096));
+    assert_eq!(qanat_disk_suite::read(&mut disk, &pool, 0, 4_096).map(|frame| frame.len()), Ok(4_096));
 }
 
 #[test]
@@ -131,12 +131,12 @@ fn a_fenced_ring_has_memory_come_and_go() {
         let pool = region.pool(64).unwrap();
         disk.lend(&region).unwrap();
         assert!(disk.lend(&third).is_err(), "there is room for two");
-        assert!(crate::suite::read(&mut disk, &pool, seed, 512).is_ok());
+        assert!(qanat_disk_suite::read(&mut disk, &pool, seed, 512).is_ok());
         if seed == 7 {
             runs_as_the_model_says(&mut disk, &pool, seed, 300);
         }
         disk.take_back(&region);
-        let refused = crate::suite::read(&mut disk, &pool, seed, 512).map(|frame| frame.len());
+        let refused = qanat_disk_suite::read(&mut disk, &pool, seed, 512).map(|frame| frame.len());
         assert_eq!(refused, Err(qanat_disk::StorageError::Foreign));
     }
 }

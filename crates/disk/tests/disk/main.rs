@@ -7,4 +7,3 @@ mod drivers;
 mod hostile;
 mod middleware;
 mod nvme;
-mod suite;

@@ -1,9 +1,9 @@
 //! What the middleware does when it does something: each fault by itself, and a trace that reads back as it was.
-use crate::suite::{BLOCKS, next, one, read};
 use qanat_disk::trace::{self, Asked, Entry, TraceError};
 use qanat_disk::{
     Fault, FaultCounters, FaultRates, Media, Operation, Request, Sim, SimConfig, StorageError, Trace, Vsic,
 };
+use qanat_disk_suite::{BLOCKS, next, one, read};
 use qanat_nic::{ManualClock, Pool, Region, Time};
 use std::time::Duration;
 

@@ -18,5 +18,5 @@ mod receive;
 mod registers;
 mod transmit;
 
-pub use device::{IgbVf, IgbVfConfig};
+pub use device::{IgbVf, IgbVfConfig, MTU};
 pub use error::IgbVfError;

@@ -56,6 +56,11 @@ impl ReceiveRing {
         self.refill(bus);
     }
 
+    /// Whether the device has it on. If not, somebody else has reset the device.
+    pub(super) fn is_on(&self, bus: &impl Bus) -> bool {
+        bus.read(RXDCTL) & QUEUE_ENABLE != 0
+    }
+
     /// Gives the device as many frames as there are, but for one place, which tells full from empty.
     pub(super) fn refill(&mut self, bus: &impl Bus) {
         let count = self.descriptors.count();

@@ -2,6 +2,7 @@
 
 mod classifier;
 mod ethtool;
+mod functions;
 mod holder;
 mod interface;
 mod listener;
@@ -13,6 +14,7 @@ mod watch;
 
 pub use classifier::{Side, classifiers, set_classifier};
 pub use ethtool::{Feature, driver, keep_vlan_tags, receive_queues_in_use, set_feature};
+pub use functions::{set_function, set_function_rate};
 pub use holder::Holder;
 pub use interface::{Link, link, link_by_index, links};
 pub use listener::kernel_listens;

@@ -12,7 +12,8 @@ pub struct AddressError {
 }
 
 /// Where a PCI function is: domain, bus, device and function.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PciAddress {
     domain: u16,
     bus: u8,
@@ -26,6 +27,20 @@ impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PciAddress { domain, bus, device, function } = self;
         write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function}")
+    }
+}
+
+impl From<PciAddress> for String {
+    fn from(address: PciAddress) -> String {
+        address.to_string()
+    }
+}
+
+impl TryFrom<String> for PciAddress {
+    type Error = AddressError;
+
+    fn try_from(text: String) -> Result<PciAddress, AddressError> {
+        text.parse()
     }
 }
 

@@ -22,6 +22,10 @@ pub(super) const DEVICE_SET_IRQS: libc::c_ulong = BASE + 10;
 pub(super) const DEVICE_RESET: libc::c_ulong = BASE + 11;
 pub(super) const IOMMU_GET_INFO: libc::c_ulong = BASE + 12;
 pub(super) const IOMMU_MAP_DMA: libc::c_ulong = BASE + 13;
+pub(super) const IOMMU_UNMAP_DMA: libc::c_ulong = BASE + 14;
+
+/// The calls by which a process that has a function maps and unmaps memory for it: what it needs when all is open.
+pub const MEMORY_CALLS: [u64; 2] = [IOMMU_MAP_DMA, IOMMU_UNMAP_DMA];
 
 /// The PCI configuration space among a device's regions; BARs are 0 to 5.
 pub(super) const CONFIG_REGION: u32 = 7;
@@ -99,6 +103,16 @@ pub(super) struct DmaMap {
     pub(super) bytes: u64,
 }
 
+/// `vfio_iommu_type1_dma_unmap`, without data.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct DmaUnmap {
+    pub(super) size: u32,
+    pub(super) flags: u32,
+    pub(super) device_address: u64,
+    pub(super) bytes: u64,
+}
+
 /// In [`DmaMap::flags`]: the device may read and write it.
 pub(super) const DMA_READ_WRITE: u32 = 3;
 
@@ -129,6 +143,8 @@ unsafe impl Argument for InterruptInfo {}
 unsafe impl Argument for InterruptSet {}
 // SAFETY: plain numbers, laid out as `linux/vfio.h` has `vfio_iommu_type1_dma_map`.
 unsafe impl Argument for DmaMap {}
+// SAFETY: plain numbers, laid out as `linux/vfio.h` has `vfio_iommu_type1_dma_unmap`.
+unsafe impl Argument for DmaUnmap {}
 // SAFETY: plain numbers, laid out as `linux/vfio.h` has `vfio_iommu_type1_info`, and words behind it, which its size counts.
 unsafe impl Argument for IommuInfo {}
 
@@ -171,8 +187,9 @@ mod tests {
     #[test]
     fn structures_are_as_large_as_the_kernels() {
         assert_eq!((size_of::<GroupStatus>(), size_of::<RegionInfo>(), size_of::<InterruptInfo>()), (8, 32, 16));
-        assert_eq!((size_of::<DmaMap>(), size_of::<IommuInfo>()), (32, 24 + 4 * IOMMU_WORDS));
+        assert_eq!((size_of::<DmaMap>(), size_of::<DmaUnmap>()), (32, 24));
+        assert_eq!(size_of::<IommuInfo>(), 24 + 4 * IOMMU_WORDS);
         assert_eq!(size_of::<InterruptSet>(), 20 + 4 * VECTORS_MAX);
-        assert_eq!((GET_API_VERSION, IOMMU_MAP_DMA), (0x3b64, 0x3b71));
+        assert_eq!((GET_API_VERSION, MEMORY_CALLS), (0x3b64, [0x3b71, 0x3b72]));
     }
 }

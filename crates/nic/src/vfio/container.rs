@@ -1,15 +1,15 @@
 //! [`Container`]: the memory that a function reaches, and at which addresses.
 
 use super::call::{
-    self, API_VERSION, CHECK_EXTENSION, DMA_READ_WRITE, DmaMap, GET_API_VERSION, IOMMU_CAPABILITIES, IOMMU_GET_INFO,
-    IOMMU_MAP_DMA, IOMMU_WORDS, IommuInfo, TYPE1V2_IOMMU,
+    self, API_VERSION, CHECK_EXTENSION, DMA_READ_WRITE, DmaMap, DmaUnmap, GET_API_VERSION, IOMMU_CAPABILITIES,
+    IOMMU_GET_INFO, IOMMU_MAP_DMA, IOMMU_UNMAP_DMA, IOMMU_WORDS, IommuInfo, TYPE1V2_IOMMU,
 };
 use super::error::VfioError;
 use crate::memory::Region;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// The device of containers.
@@ -26,29 +26,44 @@ const HEAD_WORDS: usize = 6;
 
 /// What a function reaches. Closing it takes all away.
 pub(super) struct Container {
-    file: File,
+    file: OwnedFd,
     addresses: Addresses,
     /// What is mapped is kept: declared last, so that the kernel has unmapped it before it is given up.
     mapped: Vec<(u64, Rc<Region>)>,
 }
 
-/// Addresses that are free.
+/// Addresses, and which of them are taken.
 struct Addresses {
     ranges: Vec<Range<u64>>,
+    /// In order, and apart.
+    taken: Vec<Range<u64>>,
 }
 
 impl Addresses {
-    /// Takes `bytes`.
+    /// Takes `bytes`: the first that are free, with a gap to what else is taken.
     fn take(&mut self, bytes: u64) -> Option<u64> {
-        for range in &mut self.ranges {
-            let start = range.start.checked_next_multiple_of(GRAIN)?;
+        for range in &self.ranges {
+            let mut start = range.start.checked_next_multiple_of(GRAIN)?;
+            for other in &self.taken {
+                let is_before = start.checked_add(bytes)?.checked_add(GRAIN)? <= other.start;
+                let is_behind = other.end.checked_add(GRAIN)? <= start;
+                if !is_before && !is_behind {
+                    start = other.end.checked_add(GRAIN)?.checked_next_multiple_of(GRAIN)?;
+                }
+            }
             let end = start.checked_add(bytes)?;
             if end <= range.end {
-                range.start = end.saturating_add(GRAIN).min(range.end);
+                let place = self.taken.partition_point(|other| other.start < start);
+                self.taken.insert(place, start..end);
                 return Some(start);
             }
         }
         None
+    }
+
+    /// Gives back what began there.
+    fn give_back(&mut self, start: u64) {
+        self.taken.retain(|taken| taken.start != start);
     }
 }
 
@@ -81,38 +96,42 @@ fn ranges_of(words: &[u32], first: u32) -> Vec<Range<u64>> {
     ranges
 }
 
+/// Opens a container, in which nothing is yet.
+///
+/// # Errors
+/// [`VfioError::NoVfio`], [`VfioError::NotPermitted`], [`VfioError::Unsupported`].
+pub(super) fn open() -> Result<OwnedFd, VfioError> {
+    let file = OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => VfioError::NoVfio { path: PATH.to_owned() },
+        io::ErrorKind::PermissionDenied => VfioError::NotPermitted { path: PATH.to_owned() },
+        _ if error.raw_os_error() == Some(libc::ENODEV) => VfioError::NoVfio { path: PATH.to_owned() },
+        _ => VfioError::system(format!("open {PATH}"), error),
+    })?;
+    let asked = |call, number| call::with_number(file.as_fd(), call, number).ok();
+    if asked(GET_API_VERSION, 0) != Some(API_VERSION) {
+        return Err(VfioError::Unsupported { missing: "version 0 of its interface" });
+    }
+    if asked(CHECK_EXTENSION, TYPE1V2_IOMMU).is_none_or(|answer| answer <= 0) {
+        return Err(VfioError::Unsupported { missing: "IOMMUs of type 1" });
+    }
+    Ok(file.into())
+}
+
+/// Turns the IOMMU on, once a group is in a container.
+///
+/// # Errors
+/// [`VfioError::System`].
+pub(super) fn start(container: BorrowedFd<'_>) -> Result<(), VfioError> {
+    let system = |source| VfioError::system("turn the IOMMU on for a function", source);
+    call::with_number(container, call::SET_IOMMU, TYPE1V2_IOMMU).map(drop).map_err(system)
+}
+
 impl Container {
-    /// # Errors
-    /// [`VfioError::NoVfio`], [`VfioError::NotPermitted`], [`VfioError::Unsupported`].
-    pub(super) fn open() -> Result<Container, VfioError> {
-        let file = OpenOptions::new().read(true).write(true).open(PATH).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => VfioError::NoVfio { path: PATH.to_owned() },
-            io::ErrorKind::PermissionDenied => VfioError::NotPermitted { path: PATH.to_owned() },
-            _ if error.raw_os_error() == Some(libc::ENODEV) => VfioError::NoVfio { path: PATH.to_owned() },
-            _ => VfioError::system(format!("open {PATH}"), error),
-        })?;
-        let asked = |call, number| call::with_number(file.as_fd(), call, number).ok();
-        if asked(GET_API_VERSION, 0) != Some(API_VERSION) {
-            return Err(VfioError::Unsupported { missing: "version 0 of its interface" });
-        }
-        if asked(CHECK_EXTENSION, TYPE1V2_IOMMU).is_none_or(|answer| answer <= 0) {
-            return Err(VfioError::Unsupported { missing: "IOMMUs of type 1" });
-        }
-        Ok(Container { file, addresses: Addresses { ranges: Vec::new() }, mapped: Vec::new() })
-    }
-
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-
-    /// Turns the IOMMU on, once a group is in it.
+    /// Of one that was started, and in which nothing is mapped.
     ///
     /// # Errors
     /// [`VfioError::System`].
-    pub(super) fn start(&mut self) -> Result<(), VfioError> {
-        let fd = self.file.as_fd();
-        let system = |source| VfioError::system("turn the IOMMU on for a function", source);
-        call::with_number(fd, call::SET_IOMMU, TYPE1V2_IOMMU).map_err(system)?;
+    pub(super) fn over(file: OwnedFd) -> Result<Container, VfioError> {
         let mut info = Box::new(IommuInfo {
             size: size_of::<IommuInfo>() as u32,
             flags: 0,
@@ -121,15 +140,14 @@ impl Container {
             padding: 0,
             rest: [0; IOMMU_WORDS],
         });
-        call::with_argument(fd, IOMMU_GET_INFO, info.as_mut())
+        call::with_argument(file.as_fd(), IOMMU_GET_INFO, info.as_mut())
             .map_err(|source| VfioError::system("ask for the IOMMU's addresses", source))?;
         let listed = if info.flags & IOMMU_CAPABILITIES != 0 { info.capabilities } else { 0 };
         let mut ranges = ranges_of(&info.rest, listed);
         if ranges.is_empty() {
             ranges.push(GRAIN..UNKNOWN_END);
         }
-        self.addresses = Addresses { ranges };
-        Ok(())
+        Ok(Container { file, addresses: Addresses { ranges, taken: Vec::new() }, mapped: Vec::new() })
     }
 
     /// Has the function reach `region`; its address there.
@@ -160,6 +178,24 @@ impl Container {
         Ok(device_address)
     }
 
+    /// Has the function reach `region` no more. If the kernel refuses, the region is kept for good.
+    ///
+    /// # Errors
+    /// [`VfioError::System`].
+    pub(super) fn unmap(&mut self, region: &Rc<Region>) -> Result<(), VfioError> {
+        let Some(index) = self.mapped.iter().position(|(_, mapped)| Rc::ptr_eq(mapped, region)) else { return Ok(()) };
+        let (device_address, region) = self.mapped.swap_remove(index);
+        let bytes = region.length() as u64;
+        let mut unmap = DmaUnmap { size: size_of::<DmaUnmap>() as u32, flags: 0, device_address, bytes };
+        let outcome = call::with_argument(self.file.as_fd(), IOMMU_UNMAP_DMA, &mut unmap);
+        if let Err(source) = outcome {
+            std::mem::forget(region);
+            return Err(VfioError::system(format!("unmap {bytes} bytes of a function"), source));
+        }
+        self.addresses.give_back(device_address);
+        Ok(())
+    }
+
     /// Keeps all that is mapped, and its mapping, for good.
     pub(super) fn give_up(&mut self) {
         self.mapped.drain(..).for_each(std::mem::forget);
@@ -182,12 +218,19 @@ mod tests {
         .concat();
         let ranges = ranges_of(&words, 24);
         assert_eq!(ranges, [GRAIN..0xfee0_0000, 0xfef0_0000..0x80_0000_0000]);
-        let mut addresses = Addresses { ranges };
+        let mut addresses = Addresses { ranges, taken: Vec::new() };
         assert_eq!(addresses.take(4_096), Some(GRAIN));
         assert_eq!(addresses.take(4 << 20), Some(3 * GRAIN), "there is a gap between two");
         assert_eq!(addresses.take(0xfe40_0000), Some(0xff00_0000), "the hole is left out");
         assert_eq!(addresses.take(1 << 40), None);
         assert_eq!(addresses.take(u64::MAX), None);
+        addresses.give_back(3 * GRAIN);
+        assert_eq!(addresses.take(8 << 20), Some(3 * GRAIN), "what was given back is given again");
+        assert_eq!(addresses.take(4_096), Some(8 * GRAIN));
+        addresses.give_back(GRAIN);
+        assert_eq!(addresses.take(4_097), Some(GRAIN), "it fits before the next, with the gap");
+        addresses.give_back(GRAIN);
+        assert_eq!(addresses.take(GRAIN + 1), Some(10 * GRAIN), "here it would touch the gap");
     }
 
     #[test]

@@ -31,6 +31,22 @@ pub enum VfioError {
         /// The kernel's driver that it has.
         driver: Option<String>,
     },
+    /// A network card has not so many virtual functions.
+    #[error(
+        "{interface} can't have {wanted} virtual functions: see /sys/class/net/{interface}/device/sriov_totalvfs (SR-IOV must be on in the firmware)"
+    )]
+    NoFunctions {
+        /// Its interface.
+        interface: String,
+        /// How many are wanted.
+        wanted: u32,
+    },
+    /// vfio-pci does not take it.
+    #[error("vfio-pci does not take {address}: `modprobe vfio-pci`, and `dmesg` says more")]
+    NotTaken {
+        /// Its address.
+        address: PciAddress,
+    },
     /// The machine has no IOMMU, or does not use it.
     #[error(
         "{address} has no IOMMU group, so its memory accesses can't be bounded: turn the IOMMU on in the firmware, and boot with \

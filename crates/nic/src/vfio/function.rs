@@ -3,16 +3,48 @@
 use super::address::PciAddress;
 use super::call::{self, CONFIG_REGION, DEVICE_GET_REGION_INFO, DEVICE_RESET, REGION_MAPPABLE, RegionInfo};
 use super::config::{BUS_MASTER, COMMAND, Config, MEMORY};
-use super::container::Container;
+use super::container::{self, Container};
 use super::error::VfioError;
 use super::registers::Registers;
 use super::sysfs::{Identity, Sysfs};
 use super::{group, interrupts};
 use crate::base::event_fd::event_fd;
 use crate::memory::Region;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+
+/// What a function is driven by: its descriptor, and those of its group and its container. Who has them has full authority over the
+/// function, and says which of his own memory it reaches. They can be handed to another process, of which one drives the function.
+#[derive(Debug)]
+pub struct FunctionDescriptors {
+    /// Where it is.
+    pub address: PciAddress,
+    /// What it is.
+    pub identity: Identity,
+    /// The function.
+    pub device: OwnedFd,
+    /// Its group.
+    pub group: OwnedFd,
+    /// What it reaches.
+    pub container: OwnedFd,
+}
+
+impl FunctionDescriptors {
+    /// Opens the function at an address, which vfio-pci must have. It reaches no memory.
+    ///
+    /// # Errors
+    /// [`VfioError`].
+    pub fn open(address: PciAddress) -> Result<FunctionDescriptors, VfioError> {
+        let sysfs = Sysfs::default();
+        let identity = sysfs.identity(address)?;
+        // Before the container is asked for: what is wrong with the function says more than that there is no VFIO.
+        sysfs.group(address)?;
+        let container = container::open()?;
+        let group = group::open(address, &sysfs, container.as_fd())?;
+        let device = group::device(&group, address)?;
+        Ok(FunctionDescriptors { address, identity, device, group: group.into(), container })
+    }
+}
 
 /// A PCI function that this process drives, over the one group and container of its own.
 ///
@@ -23,7 +55,7 @@ pub struct Function {
     config: Config,
     // In the order in which they must be closed.
     device: OwnedFd,
-    _group: File,
+    _group: OwnedFd,
     container: Container,
 }
 
@@ -39,13 +71,16 @@ impl Function {
     /// # Errors
     /// [`VfioError`].
     pub fn open(address: PciAddress) -> Result<Function, VfioError> {
-        let sysfs = Sysfs::default();
-        let identity = sysfs.identity(address)?;
-        // Before the container is asked for: what is wrong with the function says more than that there is no VFIO.
-        sysfs.group(address)?;
-        let mut container = Container::open()?;
-        let group = group::open(address, &sysfs, &mut container)?;
-        let device = group::device(&group, address)?;
+        Function::over(FunctionDescriptors::open(address)?)
+    }
+
+    /// The same of descriptors that were opened before, perhaps by another process.
+    ///
+    /// # Errors
+    /// [`VfioError::System`].
+    pub fn over(descriptors: FunctionDescriptors) -> Result<Function, VfioError> {
+        let FunctionDescriptors { address, identity, device, group, container } = descriptors;
+        let container = Container::over(container)?;
         let region = region_of(&device, CONFIG_REGION)
             .map_err(|source| VfioError::system(format!("find the configuration of {address}"), source))?;
         let function =
@@ -90,6 +125,14 @@ impl Function {
     /// [`VfioError::NoRoom`], [`VfioError::LockedMemory`], [`VfioError::System`].
     pub fn map(&mut self, region: &Rc<Region>) -> Result<u64, VfioError> {
         self.container.map(region)
+    }
+
+    /// Has the function reach `region` no more. If that fails, the region is kept for good.
+    ///
+    /// # Errors
+    /// [`VfioError::System`].
+    pub fn unmap(&mut self, region: &Rc<Region>) -> Result<(), VfioError> {
+        self.container.unmap(region)
     }
 
     /// MSI-X vectors that it has.

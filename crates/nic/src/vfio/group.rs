@@ -2,13 +2,13 @@
 
 use super::address::PciAddress;
 use super::call::{self, GROUP_GET_STATUS, GROUP_SET_CONTAINER, GROUP_VIABLE, GroupStatus};
-use super::container::Container;
+use super::container;
 use super::error::VfioError;
 use super::sysfs::Sysfs;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The file of a group.
 pub(super) fn path(group: u32) -> String {
@@ -19,7 +19,7 @@ pub(super) fn path(group: u32) -> String {
 ///
 /// # Errors
 /// [`VfioError`].
-pub(super) fn open(address: PciAddress, sysfs: &Sysfs, container: &mut Container) -> Result<File, VfioError> {
+pub(super) fn open(address: PciAddress, sysfs: &Sysfs, container: BorrowedFd<'_>) -> Result<File, VfioError> {
     let group = sysfs.group(address)?;
     let path = path(group);
     let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| match error.raw_os_error() {
@@ -34,13 +34,13 @@ pub(super) fn open(address: PciAddress, sysfs: &Sysfs, container: &mut Container
     if status.flags & GROUP_VIABLE == 0 {
         return Err(VfioError::NotViable { address, group, others: sysfs.others(group, address) });
     }
-    call::with_descriptor(file.as_fd(), GROUP_SET_CONTAINER, container.as_fd()).map_err(|source| {
+    call::with_descriptor(file.as_fd(), GROUP_SET_CONTAINER, container).map_err(|source| {
         match source.raw_os_error() {
             Some(libc::EBUSY) => VfioError::Busy { path: path.clone() },
             _ => VfioError::system(format!("put {path} into a container"), source),
         }
     })?;
-    container.start()?;
+    container::start(container)?;
     Ok(file)
 }
 

@@ -10,6 +10,7 @@
 //! part is what is outside of it: which memory it reaches. Groups and containers are used, not IOMMUFD, which Debian's kernels lack.
 
 mod address;
+mod binding;
 mod call;
 mod config;
 mod container;
@@ -18,10 +19,12 @@ mod function;
 mod group;
 mod interrupts;
 mod registers;
+mod sriov;
 mod sysfs;
 
 pub use address::{AddressError, PciAddress};
+pub use call::MEMORY_CALLS;
 pub use error::VfioError;
-pub use function::Function;
+pub use function::{Function, FunctionDescriptors};
 pub use registers::Registers;
 pub use sysfs::{Identity, Sysfs};

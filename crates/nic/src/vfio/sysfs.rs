@@ -7,12 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The driver of the kernel's that hands functions to processes.
-const DRIVER: &str = "vfio-pci";
+pub(super) const DRIVER: &str = "vfio-pci";
 /// Functions of a group that are listed at most.
 const LISTED_MAX: usize = 8;
 
 /// What a function is, by its numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     /// Vendor ID.
     pub vendor: u16,
@@ -46,8 +46,17 @@ impl Sysfs {
         Sysfs { root: root.into() }
     }
 
-    fn device(&self, address: PciAddress) -> PathBuf {
+    pub(super) fn device(&self, address: PciAddress) -> PathBuf {
         self.root.join("bus/pci/devices").join(address.to_string())
+    }
+
+    pub(super) fn interface(&self, name: &str) -> PathBuf {
+        self.root.join("class/net").join(name)
+    }
+
+    /// Where the kernel is asked to look for a function's driver.
+    pub(super) fn probe(&self) -> PathBuf {
+        self.root.join("bus/pci/drivers_probe")
     }
 
     /// What a function is.
@@ -72,6 +81,25 @@ impl Sysfs {
     /// The kernel's driver that has a function.
     pub fn driver(&self, address: PciAddress) -> Option<String> {
         target(&self.device(address).join("driver"))
+    }
+
+    /// Block devices that the kernel's driver has made of a function, by their names.
+    pub fn block_devices(&self, address: PciAddress) -> Vec<String> {
+        let device = self.device(address).canonicalize().unwrap_or_default();
+        let entries = fs::read_dir(self.root.join("class/block")).into_iter().flatten().flatten();
+        let is_its = |entry: &fs::DirEntry| fs::canonicalize(entry.path()).is_ok_and(|path| path.starts_with(&device));
+        let mut names: Vec<String> =
+            entries.filter(is_its).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Network interfaces that the kernel's driver has made of a function, by their names.
+    pub fn interfaces(&self, address: PciAddress) -> Vec<String> {
+        let entries = fs::read_dir(self.device(address).join("net")).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     }
 
     /// The number of a function's IOMMU group, if VFIO may have it.

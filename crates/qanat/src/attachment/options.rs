@@ -2,6 +2,7 @@
 
 use qanat_nic::af_xdp::{Mode, PortRange};
 use qanat_nic::link::Namespace;
+use qanat_nic::vfio::PciAddress;
 use qanat_stack::DuplicateAddressDetection;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -69,6 +70,8 @@ pub enum CardSource {
     Own(OwnCard),
     /// An interface that is there already is shared with the kernel: takes root's rights.
     Interface(InterfaceCard),
+    /// A virtual function of a network card is driven by this process: takes the right to open its VFIO group.
+    Function(FunctionCard),
     /// A daemon gives it: needs no privilege.
     Daemon(DaemonCard),
 }
@@ -113,6 +116,15 @@ pub struct InterfaceCard {
     pub router_advertisements: RouterAdvertisements,
 }
 
+/// A virtual function of a network card (SR-IOV), which vfio-pci has. It has one queue, and all of it is this process's.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionCard {
+    /// Where it is.
+    pub address: PciAddress,
+    /// What router advertisements are good for.
+    pub router_advertisements: RouterAdvertisements,
+}
+
 /// A daemon's card.
 #[derive(Clone, Debug)]
 pub struct DaemonCard {
@@ -135,6 +147,11 @@ pub enum WantedCard {
     New(OwnDevice),
     /// One of the same user that is there already, by its number, with its addresses.
     Made(u32),
+    /// A virtual function of an interface's card.
+    Function {
+        /// The interface.
+        interface: String,
+    },
     /// Queues of an interface.
     Queues {
         /// Its name.
@@ -178,6 +195,7 @@ impl CardSource {
         match self {
             CardSource::Own(own) => own.router_advertisements,
             CardSource::Interface(interface) => interface.router_advertisements,
+            CardSource::Function(function) => function.router_advertisements,
             CardSource::Daemon(_) => RouterAdvertisements::Ignore,
         }
     }
@@ -186,8 +204,10 @@ impl CardSource {
     pub(super) fn is_there(&self) -> bool {
         match self {
             CardSource::Own(_) => false,
-            CardSource::Interface(_) => true,
-            CardSource::Daemon(daemon) => matches!(daemon.card, WantedCard::Queues { .. }),
+            CardSource::Interface(_) | CardSource::Function(_) => true,
+            CardSource::Daemon(daemon) => {
+                matches!(daemon.card, WantedCard::Queues { .. } | WantedCard::Function { .. })
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ impl AttachOptions {
     fn daemon(&self) -> Option<&DaemonCard> {
         match &self.source {
             CardSource::Daemon(daemon) => Some(daemon),
-            CardSource::Own(_) | CardSource::Interface(_) => None,
+            CardSource::Own(_) | CardSource::Interface(_) | CardSource::Function(_) => None,
         }
     }
 
@@ -32,7 +32,7 @@ impl AttachOptions {
         let name = self.daemon().and_then(|daemon| daemon.name.clone()).unwrap_or_else(own_name);
         let mtu = match &self.source {
             CardSource::Own(own) => own.mtu,
-            CardSource::Interface(_) => MTU,
+            CardSource::Interface(_) | CardSource::Function(_) => MTU,
             CardSource::Daemon(daemon) => daemon.mtu,
         };
         // As the daemon is told addresses.

@@ -3,6 +3,7 @@
 //! A call that is not needed fails; it does not kill, so that nothing found late takes the network away.
 
 use crate::confine::error::ConfineError;
+use qanat_nic::vfio::MEMORY_CALLS;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
@@ -14,18 +15,26 @@ pub(super) fn only_net_cores() -> Result<(), ConfineError> {
     apply(filter(&[], &PRCTL, &[]))
 }
 
-/// Those of a disk core's loop: its ring, memory that it is given, sockets that it has. `mmap` never executable.
-pub(super) fn only_disk_cores() -> Result<(), ConfineError> {
-    apply(disk_cores_filter())
+/// Those of a disk core's loop: its ring, memory that it is given, sockets that it has. `mmap` never executable. `has_function`: its disk
+/// is a function that it drives, for which it maps memory, and which it stops.
+pub(super) fn only_disk_cores(has_function: bool) -> Result<(), ConfineError> {
+    apply(disk_cores_filter(has_function))
 }
 
-fn disk_cores_filter() -> Result<BpfProgram, BackendError> {
+fn disk_cores_filter(has_function: bool) -> Result<BpfProgram, BackendError> {
     let is = |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = DISK_CORES_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     let fcntl = [libc::F_GET_SEALS, libc::F_DUPFD_CLOEXEC, libc::F_GETFL, libc::F_GETFD];
     let fcntl: Result<Vec<_>, _> =
         fcntl.iter().map(|command| SeccompRule::new(vec![is(1, *command as u64)?])).collect();
     rules.insert(libc::SYS_fcntl, fcntl?);
+    if has_function {
+        let memory: Result<Vec<_>, _> = MEMORY_CALLS.iter().map(|call| SeccompRule::new(vec![is(1, *call)?])).collect();
+        rules.insert(libc::SYS_ioctl, memory?);
+        // The function's configuration: whether it may reach memory.
+        rules.insert(libc::SYS_pread64, Vec::new());
+        rules.insert(libc::SYS_pwrite64, Vec::new());
+    }
     let death = SeccompRule::new(vec![is(0, libc::PR_SET_PDEATHSIG as u64)?])?;
     rules.insert(libc::SYS_prctl, vec![death]);
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {

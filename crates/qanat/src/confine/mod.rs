@@ -73,11 +73,11 @@ pub fn confine() -> Result<Confinement, ConfineError> {
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
-pub fn confine_disk_core() -> Result<Confinement, ConfineError> {
+pub fn confine_disk_core(has_function: bool) -> Result<Confinement, ConfineError> {
     let user = rustix::process::geteuid().is_root();
     let account = user.then_some(Account { user: NOBODY, group: NOBODY });
     let landlock = give_up(account, &Places::default())?;
-    calls::only_disk_cores()?;
+    calls::only_disk_cores(has_function)?;
     Ok(Confinement { user, landlock, seccomp: true })
 }
 

@@ -2,10 +2,10 @@
 
 use super::rig::{buffers, frame_of, function, nvme, options};
 use crate::kernel::messages;
-use crate::suite::{one, read};
 use qanat_disk::nvme::vfio::FunctionTransport;
 use qanat_disk::nvme::{Mapping, Nvme, NvmeError, NvmeOptions};
 use qanat_disk::{Operation, Request, StorageError, Vsic};
+use qanat_disk_suite::{one, read};
 use qanat_nic::vfio::Function;
 use qanat_nic::{MonotonicClock, Pool, Region};
 use std::rc::Rc;

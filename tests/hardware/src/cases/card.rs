@@ -14,14 +14,14 @@ use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2));
+pub const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2));
 const OURS6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 9, 0, 0, 0, 0, 0, 2));
-const PORT: u16 = 7;
+pub const PORT: u16 = 7;
 /// How long the kernel's sockets wait at once.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The kernel's interface of the physical function, and the virtual function, which vfio-pci has.
-fn card() -> (String, PciAddress) {
+pub fn card() -> (String, PciAddress) {
     static CARD: OnceLock<(String, PciAddress)> = OnceLock::new();
     CARD.get_or_init(|| {
         let (interface, parent) = eventually("the card", || {
@@ -85,7 +85,7 @@ impl Drop for Server {
 }
 
 /// A datagram there and back, as often as it takes.
-fn datagram_comes_back(to: SocketAddr) {
+pub fn datagram_comes_back(to: SocketAddr) {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).expect("a socket");
     socket.set_read_timeout(Some(WAIT)).expect("a time-out");
@@ -102,7 +102,7 @@ fn datagram_comes_back(to: SocketAddr) {
 }
 
 /// A stream of so many bytes there and back.
-fn stream_comes_back(to: SocketAddr, length: usize) {
+pub fn stream_comes_back(to: SocketAddr, length: usize) {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(20)).expect("a connection");
     let mut other = stream.try_clone().expect("a descriptor");
     let sent: Vec<u8> = (0..length).map(|index| (index * 7 + index / 251) as u8).collect();
@@ -137,6 +137,17 @@ pub fn the_hosts_address_is_taken() {
     let card = IgbVf::open(&IgbVfConfig::new(function)).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(card.capabilities().mac.0, [2, 0xaa, 0xbb, 0xcc, 0xdd, 1]);
     eventually("the link is up", || card.is_up().then_some(()));
+}
+
+pub fn begins_anew_after_a_reset() {
+    let (_, function) = card();
+    let server = Server::start(function);
+    datagram_comes_back((OURS, PORT).into());
+    for _ in 0..2 {
+        write(device(function).join("reset"), "1");
+        datagram_comes_back((OURS, PORT).into());
+    }
+    drop(server);
 }
 
 pub fn goes_on_after_the_host_was_down() {

@@ -2,10 +2,10 @@
 
 use super::rig::{buffers, frame_of, function, nvme, options, plain};
 use crate::kernel::bind;
-use crate::suite;
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::nvme::vfio::{NvmeOpenError, open};
 use qanat_disk::{Operation, Request, Vsic};
+use qanat_disk_suite as suite;
 use qanat_nic::vfio::{Function, PciAddress, VfioError};
 use std::time::Duration;
 

@@ -3,10 +3,10 @@
 use super::rig::{buffers, frame_of, options};
 use crate::kernel::{bind, block_device, device, driver, eventually, nvme_of, virtual_function, write};
 use crate::program::run;
-use crate::suite::{one, read};
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::nvme::vfio::open;
 use qanat_disk::{Operation, Vsic};
+use qanat_disk_suite::{one, read};
 use std::fs;
 
 /// The namespace that is attached to the virtual function only.

@@ -2,8 +2,8 @@
 
 use super::rig::{frame_of, nvme, options, plain};
 use crate::kernel::{bind, block_device};
-use crate::suite::{BLOCKS, one, read};
 use qanat_disk::Operation;
+use qanat_disk_suite::{BLOCKS, one, read};
 use qanat_nic::Random;
 use std::fs::{self, OpenOptions};
 use std::io::Write;

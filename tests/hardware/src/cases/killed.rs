@@ -1,8 +1,8 @@
 //! A process that ends without a word while its controller works.
 
 use super::rig::{fill, function, nvme, nvme_at, options};
-use crate::suite::read;
 use qanat_disk::Vsic;
+use qanat_disk_suite::read;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 

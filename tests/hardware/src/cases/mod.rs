@@ -2,12 +2,16 @@
 
 mod bounds;
 mod card;
+mod daemons_disk;
 mod driver;
+mod durable;
 mod functions;
+mod house;
 mod kernels_view;
 pub mod killed;
 mod resets;
 mod rig;
+mod services;
 
 use crate::harness::Case;
 
@@ -35,6 +39,12 @@ pub fn all() -> Vec<Case> {
         "a namespace on a virtual function" => functions::a_namespace_of_its_own,
         "ICMP, datagrams and streams between a network card's virtual function and the kernel" => card::echoes,
         "a virtual function has the address that the host gives it" => card::the_hosts_address_is_taken,
+        "a virtual function that its host resets begins anew" => card::begins_anew_after_a_reset,
         "a virtual function goes on after its host's interface was down" => card::goes_on_after_the_host_was_down,
+        "writes that say what was durable when they were made" => durable::writes_say_what_is_durable,
+        "qanat echo on a virtual function" => services::echo,
+        "qanat web on a virtual function, whose host goes down, and resets it" => services::web,
+        "a service on a virtual function that can't be had" => services::refusals,
+        "the daemon's: a function as a disk, and virtual functions for services" => services::of_the_daemon,
     ]
 }

@@ -81,6 +81,15 @@ fn add(archive: &mut Archive<impl io::Write>, there: &mut BTreeSet<String>, name
     if there.insert(name.to_owned()) { archive.file(name, data) } else { Ok(()) }
 }
 
+/// A program without what only a debugger reads, which is most of ours. `beside`: where there is room for it.
+fn stripped(program: &Path, beside: &Path) -> io::Result<Vec<u8>> {
+    let file = beside.with_extension("stripped");
+    output_of(Command::new("strip").args(["--strip-debug", "-o"]).arg(&file).arg(program))?;
+    let bytes = fs::read(&file)?;
+    fs::remove_file(&file)?;
+    Ok(bytes)
+}
+
 /// Writes the file system to `path`.
 ///
 /// # Errors
@@ -94,15 +103,11 @@ pub fn build(path: &Path, guest: &Path, parts: &Parts) -> io::Result<()> {
     }
     archive.device("dev/console", (5, 1))?;
     add(&mut archive, &mut there, "init", INIT.as_bytes())?;
-    // Without what only a debugger reads, which is most of it.
-    let stripped = path.with_extension("guest");
-    output_of(Command::new("strip").args(["--strip-debug", "-o"]).arg(&stripped).arg(guest))?;
-    add(&mut archive, &mut there, "bin/hardware-guest", &fs::read(&stripped)?)?;
-    fs::remove_file(&stripped)?;
+    add(&mut archive, &mut there, "bin/hardware-guest", &stripped(guest, path)?)?;
     let mut libraries_needed: BTreeSet<PathBuf> = libraries(guest)?.into_iter().collect();
     for program in &parts.programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        add(&mut archive, &mut there, &format!("bin/{name}"), &fs::read(program)?)?;
+        add(&mut archive, &mut there, &format!("bin/{name}"), &stripped(program, path)?)?;
         libraries_needed.extend(libraries(program)?);
     }
     for library in &libraries_needed {

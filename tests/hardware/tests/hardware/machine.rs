@@ -28,6 +28,11 @@ const DRIVES: [(&str, u64, &str); 4] = [
     ("own", 1 << 20, ""),
 ];
 
+/// The file that has the log of what was written to the drive for areas.
+pub const LOG: &str = "log";
+/// Bytes of the drive for areas.
+const AREAS_BYTES: u64 = 64 << 20;
+
 /// A machine that has not been started.
 pub struct Machine {
     command: Command,
@@ -82,7 +87,7 @@ impl Machine {
             command.args(["-device", text]);
         };
         device("intel-iommu,intremap=on");
-        for port in 1..=3 {
+        for port in 1..=4 {
             device(&format!("pcie-root-port,id=port{port},chassis={port},slot={port}"));
         }
         device("nvme,id=plain,serial=plain,bus=port1");
@@ -92,6 +97,7 @@ impl Machine {
             "nvme,id=shared,serial=shared,bus=port2,subsys=subsystem,sriov_max_vfs=2,sriov_vq_flexible=4,sriov_vi_flexible=4,\
              max_ioqpairs=8,msix_qsize=9",
         );
+        device("nvme,id=areas,serial=areas,bus=port4");
         command.args(["-netdev", "user,id=net,restrict=on", "-device", "igb,bus=port3,netdev=net"]);
         for (name, bytes, more) in DRIVES {
             let path: PathBuf = directory.join(name);
@@ -107,6 +113,17 @@ impl Machine {
         command.args(["-device", "nvme-ns,drive=shared,bus=shared,nsid=1"]);
         // A namespace that was attached to the parent can't be attached to a virtual function (QEMU's issue 2976).
         command.args(["-device", "nvme-ns,drive=own,bus=shared,nsid=4,shared=on,detached=on"]);
+        // What is written to the last one is logged, with its flushes.
+        for (name, bytes) in [("areas", AREAS_BYTES), (LOG, 0)] {
+            let path = directory.join(name);
+            File::create(&path)?.set_len(bytes)?;
+            command.arg("-blockdev").arg(format!("driver=file,filename={},node-name={name}-file", path.display()));
+        }
+        command.args([
+            "-blockdev",
+            "driver=blklogwrites,node-name=areas,file=areas-file,log=log-file,log-sector-size=512",
+        ]);
+        command.args(["-device", "nvme-ns,drive=areas,bus=areas,nsid=1"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         Ok(Machine { command })
     }

@@ -8,6 +8,7 @@ mod archive;
 mod image;
 mod machine;
 mod parts;
+mod write_log;
 
 use machine::{Machine, Outcome};
 use parts::Parts;
@@ -52,4 +53,10 @@ fn every_case_passes() {
     let count = |text: &str| text.split(' ').next().and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
     assert!(count(&begun) > 0 && count(&begun) == count(&ended), "{begun}; {ended}");
     assert_eq!(outcome.passed(), count(&begun), "{ended}: the lines above say which, and why");
+    if let Some(logged) = outcome.said("writes logged") {
+        let verdict = write_log::judge(&directory.path().join(machine::LOG)).expect("what was told as durable was");
+        println!("hardware: the log of the drive: {verdict:?}");
+        let is_whole = verdict.writes == count(&logged) && verdict.flushes > 0 && verdict.acknowledged > 0;
+        assert!(is_whole, "{verdict:?}, and {logged}");
+    }
 }

@@ -40,6 +40,13 @@ impl Parts {
         if !String::from_utf8_lossy(&devices.stdout).contains("\"igb\"") {
             return Err(format!("{} has no igb (QEMU 8.0 or newer has): {remedy}", qemu.display()));
         }
-        Ok(Parts { qemu, kernel, modules, programs: vec![needed("busybox")?, needed("nvme")?, needed("ip")?] })
+        let qanat = match std::env::var_os("QANAT_BIN") {
+            Some(path) => PathBuf::from(path),
+            None => root.join("../release/qanat"),
+        };
+        if !qanat.exists() {
+            return Err(format!("there is no {}: `make build`", qanat.display()));
+        }
+        Ok(Parts { qemu, kernel, modules, programs: vec![needed("busybox")?, needed("nvme")?, needed("ip")?, qanat] })
     }
 }

@@ -7,8 +7,10 @@
 
 mod error;
 mod open;
+mod take;
 mod transport;
 
 pub use error::NvmeOpenError;
 pub use open::{open, open_function};
+pub use take::take;
 pub use transport::FunctionTransport;

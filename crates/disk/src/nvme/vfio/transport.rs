@@ -42,6 +42,11 @@ impl FunctionTransport {
     pub fn function(&self) -> &Function {
         &self.function
     }
+
+    /// The same, to have it reach other memory.
+    pub fn function_mut(&mut self) -> &mut Function {
+        &mut self.function
+    }
 }
 
 impl Transport for FunctionTransport {

@@ -126,7 +126,7 @@ fn fill(media: &Media) {
         let mut frame = frame_of(&pool, 4_096);
         frame.bytes_mut().fill(PATTERN);
         let operation = Operation::Write { block: unit * UNIT_BLOCKS, frame, durable: true };
-        assert_eq!(crate::suite::one(&mut disk, operation).result, Ok(()));
+        assert_eq!(qanat_disk_suite::one(&mut disk, operation).result, Ok(()));
     }
 }
 

@@ -1,12 +1,12 @@
 //! What an application gets of a disk core: its area, all of it, and nothing else; and how it ends.
 
 use super::rig::{AREA_BYTES, House, extents, first_area, frame_of, is_closed, layout, options, pair, second_area};
-use crate::suite::{one, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_disk::area::AreaLimits;
 use qanat_disk::disk_core::{Closing, DiskCore, TenantConfig, TenantDescriptors, TenantError};
 use qanat_disk::nvme::NvmeError;
 use qanat_disk::shared::{SharedArea, SharedLayout};
 use qanat_disk::{DiskOptions, Operation, Request, SimConfig, StorageError, Uring, Vsic};
+use qanat_disk_suite::{one, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_nic::{Clock, MonotonicClock};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,11 +2,11 @@
 
 use super::attacker::Attacker;
 use crate::disk_core::rig::{House, Tenant, first_area, second_area};
-use crate::suite::read;
 use qanat_disk::area::AreaLimits;
 use qanat_disk::disk_core::Closing;
 use qanat_disk::nvme::spec::{Command, Status};
 use qanat_disk::{SimConfig, Vsic};
+use qanat_disk_suite::read;
 
 /// Turns within which each of the neighbour's requests ends.
 const TURNS_MAX: usize = 4;

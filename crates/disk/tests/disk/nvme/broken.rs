@@ -2,10 +2,10 @@
 
 use crate::nvme::device::{Device, Hand};
 use crate::nvme::rig::{Choice, Rig, buffers, frame_of};
-use crate::suite::read;
 use qanat_disk::nvme::spec::Status;
 use qanat_disk::nvme::{NvmeError, NvmeOptions, Violation};
 use qanat_disk::{Completion, Operation, Request, SimConfig, StorageError, Vsic};
+use qanat_disk_suite::read;
 use qanat_nic::{Pool, Region};
 use std::cell::RefCell;
 use std::rc::Rc;

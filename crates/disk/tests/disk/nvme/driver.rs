@@ -1,10 +1,10 @@
 //! The suite of all drivers, over a controller that keeps to the protocol.
 
 use crate::nvme::rig::{Choice, FIRST_BLOCK, buffers, frame_of};
-use crate::suite::{BLOCKS, one, read, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_disk::controller::ControllerConfig;
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::{Media, Operation, Request, SimConfig, StorageError, Vsic};
+use qanat_disk_suite::{BLOCKS, one, read, refuses_what_cant_be_done, runs_as_the_model_says};
 use qanat_nic::Region;
 
 const SEEDS: u64 = 30;

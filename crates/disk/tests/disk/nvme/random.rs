@@ -1,10 +1,10 @@
 //! A driver that writes anything anywhere: the controller does not panic, ends what it began, and is as good as new after a reset.
 
 use crate::nvme::rig::{Choice, buffers};
-use crate::suite::BLOCKS;
 use qanat_disk::SimConfig;
 use qanat_disk::controller::GuestMemory;
 use qanat_disk::nvme::spec::{Configuration, ControllerStatus, register};
+use qanat_disk_suite::BLOCKS;
 use qanat_nic::Random;
 
 /// Numbers at edges, small ones, addresses of registered memory, and any.

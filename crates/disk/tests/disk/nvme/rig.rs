@@ -1,9 +1,9 @@
 //! A driver, a software controller and a simulated disk, in one thread.
 
-use crate::suite::BLOCKS;
 use qanat_disk::controller::{Controller, ControllerConfig, Loopback, NamespaceConfig, RegionMemory};
 use qanat_disk::nvme::{Mapping, Nvme, NvmeError, NvmeOptions, Transport};
 use qanat_disk::{Completion, Geometry, Media, Request, Sim, SimConfig, Vsic, VsicStatistics};
+use qanat_disk_suite::BLOCKS;
 use qanat_nic::{Frame, ManualClock, Pool, Region};
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;

@@ -126,7 +126,7 @@ impl Emitter for Capture<'_> {
         if self.trains && self.room > 1 { TRAIN_BYTES_MAX } else { 0 }
     }
     fn emit_train(&mut self, header: &Header, range: PieceRange<'_>, segment_bytes: u16, ecn: Ecn) {
-        assert!(range.len() <= TRAIN_BYTES_MAX as usize && range.len() > 0);
+        assert!(range.len() <= TRAIN_BYTES_MAX as usize && !range.is_empty());
         let mut scratch = vec![0; range.len()];
         let mut pieces = [std::io::IoSlice::new(&[]); TRAIN_PIECES_MAX];
         let count = range.gather(&mut scratch, &mut pieces);

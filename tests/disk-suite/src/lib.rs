@@ -1,4 +1,5 @@
-//! What every driver must do, against a model: a vector of bytes.
+//! What every driver of a disk must do, against a model: a vector of bytes.
+#![forbid(unsafe_code)]
 
 use qanat_disk::{Completion, Operation, Request, StorageError, Vsic};
 use qanat_nic::{Frame, Pool, Random};
