@@ -60,7 +60,7 @@ lint: ## formatting, clippy, and the house rules
 # The workspace's test programs, in one of three lists each (tests/tests/tidy/main.rs sees to that). All are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver echo_disk fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
-	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan
+	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
 SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_areas e2e_bench e2e_delay e2e_disk e2e_disk_core e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system examples \
 	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 HARDWARE_TESTS := hardware
@@ -97,10 +97,12 @@ packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat 
 	cargo build --release --package qanat-packetdrill
 	tools/packetdrill $(SCRIPTS)
 
-soak: build ## faults for SECONDS=3600, the simulator over many more seeds (SEEDS=10000), cards made and removed (CYCLES=10000)
+soak: build ## faults for SECONDS=3600, the simulator over many more seeds (SEEDS=10000), stores crashed STORE_SEEDS=1000000 times, cards made and removed (CYCLES=10000)
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) QANAT_SECONDS=$(or $(SECONDS),3600) QANAT_SEED=$(or $(SEED),$(shell date +%s)) \
 		cargo test --package qanat-tests --test faults -- --nocapture
 	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture
+	QANAT_SEEDS=$(or $(STORE_SEEDS),1000000) cargo test --package qanat-store --release --test store what_was -- --nocapture
+	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-store --release --test store -- --nocapture --skip what_was --skip every_crash
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_CYCLES=$(or $(CYCLES),10000) \
 		cargo test --package qanat-tests --release --test hostile_control cycles_leave -- --nocapture
 

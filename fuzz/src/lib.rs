@@ -44,6 +44,7 @@ pub mod memif;
 pub mod mutate;
 pub mod repair;
 pub mod stack;
+pub mod store;
 pub mod tenant;
 mod values;
 pub mod wire;
@@ -77,6 +78,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
     Target { name: "disk_queue", corpus: "disk_queue", run: disk_queue::disk_queue, repair: None },
     Target { name: "disk_areas", corpus: "disk_areas", run: disk_areas::disk_areas, repair: None },
+    Target { name: "store", corpus: "store", run: store::store, repair: None },
     Target { name: "dns_question", corpus: "dns_question", run: dns::dns_question, repair: None },
     Target { name: "dns_zone", corpus: "dns_zone", run: dns::dns_zone, repair: None },
     Target { name: "dns_transfer", corpus: "dns_transfer", run: dns_transfer::dns_transfer, repair: None },
