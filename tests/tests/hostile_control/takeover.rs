@@ -48,7 +48,9 @@ fn daemon(socket: &Path) -> Running {
 
 fn pair(socket: PathBuf) -> Pair {
     let daemon = daemon(&socket);
-    let server = run(&socket, &["web", &workspace().join("site").display().to_string()]).start();
+    // What a TAP device was goes with the last process that has it. A veth device is what may be left.
+    let site = workspace().join("site").display().to_string();
+    let server = run(&socket, &["web", &site, "--device", "veth"]).start();
     eventually("it serves", Duration::from_secs(10), || page().contains("It flows."));
     Pair { socket, daemon, server }
 }

@@ -1,7 +1,7 @@
 //! `qanat net`: a net core, the process that runs other processes' network stacks.
 
 use crate::exit::{LINK_GONE, REFUSED};
-use crate::host::attach::{AttachArguments, Prefixed};
+use crate::host::attach::{AttachArguments, OwnDeviceKind, Prefixed};
 use crate::host::card::may_pass;
 use crate::host::net_core::{Accept, SOCKET_NAME};
 use crate::log;
@@ -390,6 +390,8 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     if let Some(address) = address {
         attach.address = address;
     }
+    // A TAP device stops receiving before the last frame is held, so that the kernel and no service counts what is dropped.
+    attach.device.get_or_insert(OwnDeviceKind::Veth);
     let attachment = match arguments.again {
         true => open_again(arguments, &attach)?,
         // Where there is no daemon to be asked, there may be a card without one; who opens it says what is wrong.

@@ -140,7 +140,7 @@ pub struct AttachArguments {
     /// Make the device in this process, as root, even if a daemon runs (`qanat up`)
     #[arg(long)]
     pub direct: bool,
-    /// The kind of our own virtual interface (default: tap where there can be one, else veth)
+    /// The kind of our own virtual interface (default: tap where there can be one, else veth; of a net core veth)
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["interface", "vnic", "queue"])]
     pub device: Option<OwnDeviceKind>,
     /// Use this card of yours, by the number or name that `qanat vnic create` gave it, with its addresses
