@@ -7,7 +7,7 @@
 //! ```
 
 use crate::fence::control::Control;
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
@@ -186,20 +186,14 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     environment.pinning = format!("server on processor {SERVER_CPU}, client on {CLIENT_CPU}");
     environment.peers =
         vec!["qanat web --direct, and qanat web behind `qanat up`; the same client, in turn".to_owned()];
-    let repetitions = options.repetitions();
     let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) = (Vec::new(), Turns::new((SERVER_CPU, CLIENT_CPU), options.repetitions(), progress));
     for case in cases {
-        let mut probe = || cpu::round_trip_ns(SERVER_CPU, CLIENT_CPU);
-        let mut measure = |peer: usize, _: usize| {
-            progress(&format!("{}: {}", case.name, PEERS.get(peer).copied().unwrap_or_default()));
-            ground.run(case, peer, duration)
-        };
-        let runs = alternate(PEERS.len(), repetitions, &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let peers: Vec<usize> = (0..PEERS.len()).collect();
+        let runs = turns.play(case.name, &peers, |peer| PEERS[*peer], |peer| ground.run(case, *peer, duration))?;
         rows.extend(case_rows(case, &runs));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     let column = |(name, heading, digits): &(&str, &str, usize)| Column::new(name, heading, *digits).with_spread();
     Ok(Table {
         title: "qanat web on a device of its own and on a card of the daemon's".to_owned(),

@@ -46,10 +46,13 @@ impl Bench {
         let ((doorbell, its), (lease, its_lease)) = (pair(), pair());
         let config = TenantConfig {
             tenant: TENANT,
+            area: 1,
+            account: 1,
             extents: AREA.to_vec(),
             bytes: 8_192,
             read_only: false,
             limits: AreaLimits::default(),
+            ceiling: AreaLimits::default(),
             layout: LAYOUT,
         };
         let descriptors = TenantDescriptors { memory: file, doorbell: its, lease: its_lease };

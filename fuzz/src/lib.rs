@@ -46,6 +46,7 @@ pub mod repair;
 pub mod stack;
 pub mod store;
 pub mod tenant;
+mod values;
 pub mod wire;
 pub mod wire_emit;
 

@@ -5,6 +5,7 @@
 //! slot and timer is back.
 
 use crate::repair;
+use crate::values::Values;
 use bytes::Bytes;
 use qanat_nic::{
     Clock, Frame, ManualClock, MemoryPlan, Pair, PairConfig, Pool, TransmitBuffer, TransmitOptions, Vnic, pair,
@@ -26,25 +27,6 @@ const RECEIVE_FRAMES: u32 = 96;
 const HELD_MAX: usize = 24;
 /// Turns until everything must be back: more than there are timers and retransmissions.
 const TURNS_MAX: u32 = 20_000;
-
-/// Takes values off the input; zeros when it has ended.
-struct Values<'a>(&'a [u8]);
-
-impl<'a> Values<'a> {
-    fn u8(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-    fn u16(&mut self) -> u16 {
-        u16::from_be_bytes([self.u8(), self.u8()])
-    }
-    fn bytes(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
-}
 
 /// What the service knows of a connection.
 #[derive(Default)]
@@ -331,7 +313,7 @@ impl Bench {
 
     /// SYN and ACK, so that most inputs have a connection to talk to.
     fn handshake(&mut self) {
-        self.segment(&mut Values(&[2, 0, 255, 255, 2, 2, 4, 5, 0xb4, 1, 1, 4, 2, 0, 0]));
+        self.segment(&mut Values::new(&[2, 0, 255, 255, 2, 2, 4, 5, 0xb4, 1, 1, 4, 2, 0, 0]));
         self.turn();
         // ARP: the stack asks who the peer is, unless the SYN has told it.
         let mut reply = self.frame_head(0x0806);
@@ -343,7 +325,7 @@ impl Bench {
         reply.extend(OWN.octets());
         self.inject(&reply);
         self.turn();
-        self.segment(&mut Values(&[16, 0, 255, 255, 0, 0, 0]));
+        self.segment(&mut Values::new(&[16, 0, 255, 255, 0, 0, 0]));
         self.turn();
     }
 
@@ -384,13 +366,13 @@ impl Bench {
 
 /// Runs an input: the first byte configures, then commands follow, each led by a byte that says its kind.
 pub fn stack(data: &[u8]) {
-    let mut values = Values(data);
+    let mut values = Values::new(data);
     let flags = values.u8();
     let Some(mut bench) = Bench::new(flags) else { return };
     if values.u8() & 3 != 0 {
         bench.handshake();
     }
-    while !values.0.is_empty() {
+    while !values.is_empty() {
         match values.u8() % 8 {
             0 => {
                 let length = usize::from(values.u16() % 1_600);

@@ -4,6 +4,7 @@
 //! not lent before; and in the end, whether the service was cut off, went away, or gave everything back and closed all,
 //! every frame, connection and timer is home.
 
+use crate::values::Values;
 use qanat::split::harness::{COPIES, Harness, TRANSMIT_BYTES};
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Event, Id, Message};
@@ -21,23 +22,6 @@ const RECEIVE_FRAMES: u32 = 64;
 const STEPS_MAX: usize = 512;
 /// Turns until everything must be back: more than there are timers and retransmissions.
 const TURNS_MAX: u32 = 20_000;
-
-/// Takes values off the input; zeros when it has ended.
-struct Values<'a>(&'a [u8]);
-
-impl Values<'_> {
-    fn u8(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-    fn u16(&mut self) -> u16 {
-        u16::from_be_bytes([self.u8(), self.u8()])
-    }
-    fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) << 16 | u32::from(self.u16())
-    }
-}
 
 /// A window the service was lent, and of which connection.
 type Held = (Window, Option<Id>);
@@ -330,7 +314,7 @@ impl Bench {
 
 /// Commands, a peer's traffic and time; then an end of one kind or another.
 pub fn tenant(data: &[u8]) {
-    let mut values = Values(data);
+    let mut values = Values::new(data);
     let honest = values.u8() & 1 == 0;
     let Some(mut bench) = Bench::new() else { return };
     let local = SocketAddr::new(OWN.into(), 7);
@@ -338,7 +322,7 @@ pub fn tenant(data: &[u8]) {
     bench.say(Command::BindUdp { request: 2, local }.encode());
     let mut cut_off = false;
     for _ in 0..STEPS_MAX {
-        if values.0.is_empty() || cut_off {
+        if values.is_empty() || cut_off {
             break;
         }
         cut_off = !bench.step(&mut values);

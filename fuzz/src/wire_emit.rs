@@ -1,6 +1,7 @@
 //! `crates/wire` writing into buffers of every length: nothing panics, a buffer too short is left as it was, and one
 //! long enough is written only as far as the returned length says.
 
+use crate::values::Values;
 use qanat_wire::neighbor_discovery as discovery;
 use qanat_wire::tcp::SequenceNumber;
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};
@@ -9,36 +10,9 @@ use qanat_wire::{Error, icmpv4, icmpv6, ip, ipv4, ipv6, ipv6_extension, tcp, udp
 /// What untouched bytes are filled with.
 const UNTOUCHED: u8 = 0xa5;
 
-/// Takes field values off the input; zeros when it has ended.
-struct Values<'a>(&'a [u8]);
-
-impl Values<'_> {
-    fn u8(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_be_bytes([self.u8(), self.u8()])
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) << 16 | u32::from(self.u16())
-    }
-
-    fn u128(&mut self) -> u128 {
-        (0..4).fold(0, |value, _| value << 32 | u128::from(self.u32()))
-    }
-
-    fn bool(&mut self) -> bool {
-        self.u8() & 1 != 0
-    }
-}
-
 /// Makes headers from `data` and emits them into a buffer whose length `data` chooses too.
 pub fn wire_emit(data: &[u8]) {
-    let mut values = Values(data);
+    let mut values = Values::new(data);
     let room = usize::from(values.u8());
     let payload_length = values.u32() as usize >> (values.u8() % 32);
     let options = tcp_options(&mut values);

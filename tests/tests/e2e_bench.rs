@@ -41,6 +41,37 @@ fn a_report_has_every_table_asked_for() {
 }
 
 #[test]
+fn a_document_keeps_what_people_wrote() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("performance.md");
+    let report = path.display().to_string();
+    let bench = || {
+        let words = ["bench", "--tables", "echo-pair", "--report", &report, "--filter", "64 bytes, 256 at once"];
+        Program::new(qanat()).arguments(words).arguments(SHORT).run()
+    };
+    let text = || std::fs::read_to_string(&path).expect("the document");
+    let before = "A lesson.\n\n<!-- bench: echo-pair -->\nold\n<!-- /bench: echo-pair -->\n\nAnother one.\n";
+    std::fs::write(&path, before).expect("a document");
+    assert_eq!(bench().code, Some(0));
+    let after = text();
+    assert!(
+        after.starts_with("A lesson.\n") && after.ends_with("\nAnother one.\n") && !after.contains("old"),
+        "{after}"
+    );
+    assert!(after.contains("raw (driver)<br>") && after.contains("(performance-echo-pair.svg)"), "{after}");
+    assert!(path.with_file_name("performance-echo-pair.svg").exists());
+    // A document whose marks are wrong is refused before anything is measured, and stays as it is.
+    let open = before.replace("<!-- /bench: echo-pair -->", "");
+    std::fs::write(&path, &open).expect("a document");
+    let outcome = bench();
+    assert_eq!((outcome.code, text()), (Some(1), open));
+    assert!(
+        outcome.stderr.contains("<!-- /bench: echo-pair -->") && outcome.stderr.contains("performance.md"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn tables_over_a_veth_say_what_failed() {
     scenario(|| {
         let words = ["bench", "echo", "--link", "veth", "--json", "--filter", "64 bytes, 256"];

@@ -26,6 +26,13 @@ fn pair() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair")
 }
 
+/// What an application is to have, without limits.
+fn config(tenant: u64, extent: Extent, bytes: u64, layout: SharedLayout) -> TenantConfig {
+    let (account, limits) = (tenant as u32, AreaLimits::default());
+    let extents = vec![extent];
+    TenantConfig { tenant, area: tenant, account, extents, bytes, read_only: false, limits, ceiling: limits, layout }
+}
+
 fn waits(socket: BorrowedFd<'_>) -> bool {
     let patience = Timespec { tv_sec: 20, tv_nsec: 0 };
     poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&patience)).is_ok_and(|ready| ready > 0)
@@ -64,8 +71,7 @@ impl Core {
         let layout = SharedLayout::new(&NvmeOptions::default(), 64, 16_384);
         let ((doorbell, its), (lease, its_lease)) = (pair(), pair());
         let memory = layout.allocate().expect("memory");
-        let limits = AreaLimits::default();
-        let order = TenantConfig { tenant, extents: vec![extent], bytes: AREA_BYTES, read_only: false, limits, layout };
+        let order = config(tenant, extent, AREA_BYTES, layout);
         self.order(Order::Open(Box::new(order)), &[memory.as_fd(), its.as_fd(), its_lease.as_fd()]);
         assert_eq!(self.report(), Report::Opened { tenant });
         (SharedArea { memory, doorbell, layout }, lease)
@@ -256,8 +262,7 @@ fn descriptors_that_are_none_of_its_kind_are_refused() {
     let core = Core::start(&path);
     let layout = SharedLayout::new(&NvmeOptions::default(), 4, 4_096);
     let order = |tenant, extent| {
-        let limits = AreaLimits::default();
-        let order = TenantConfig { tenant, extents: vec![extent], bytes: 4_096, read_only: false, limits, layout };
+        let order = config(tenant, extent, 4_096, layout);
         Order::Open(Box::new(order))
     };
     let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();

@@ -1,10 +1,12 @@
 //! A disk by our driver and by fio's engines, in turn: random reads and overwrites of the same file or device.
 //!
 //! ```text
-//!   ours:  Vsic::submit … wait ── io_uring, registered file and buffers ─┐
-//!   fio:   io_uring (the same options), libaio, psync ───────────────────┴─ the same file, past the page cache
+//!   linked:  Vsic::submit … wait ── io_uring, registered file and buffers ──────┐
+//!   core:    Vsic::submit … wait ── shared memory ── disk core ── its io_uring ─┤
+//!   fio:     io_uring (the same options), libaio, psync ────────────────────────┴─ the same file, past the page cache
 //! ```
 
+mod core;
 mod fio;
 pub mod ours;
 mod point;
@@ -51,25 +53,44 @@ pub fn points(quick: bool) -> Vec<Point> {
 struct Ground {
     path: PathBuf,
     bytes: u64,
+    /// Whose disk core it is.
+    program: PathBuf,
     _scratch: Option<Scratch>,
 }
 
 impl Ground {
-    fn new(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Ground, HarnessError> {
+    /// `overwrites`: some points do.
+    fn new(options: &BenchOptions, overwrites: bool, progress: &mut dyn FnMut(&str)) -> Result<Ground, HarnessError> {
+        let program = options.program.clone();
         if let Some(path) = &options.on {
+            if overwrites && !options.overwrite {
+                return Err(HarnessError::Option(format!(
+                    "what is in {} would be overwritten: say --overwrite, or choose reads only (--filter reads)",
+                    path.display()
+                )));
+            }
             let file = DiskFile::open(path, DiskOptions::default())
                 .map_err(|error| HarnessError::Option(error.to_string()))?;
-            return Ok(Ground { path: path.clone(), bytes: file.geometry().bytes(), _scratch: None });
+            return Ok(Ground { path: path.clone(), bytes: file.geometry().bytes(), program, _scratch: None });
         }
         let scratch = Scratch::create("disk")?;
         let path = scratch.path().join("disk.img");
         progress("writing a file of 1 GiB");
         fill(&path).map_err(|error| HarnessError::system(format!("write {}", path.display()), error))?;
-        Ok(Ground { path, bytes: FILE_BYTES, _scratch: Some(scratch) })
+        Ok(Ground { path, bytes: FILE_BYTES, program, _scratch: Some(scratch) })
     }
 
     fn measure(&self, peer: Peer, point: Point, duration: Duration) -> Result<Outcome, HarnessError> {
-        let Peer::Ours = peer else { return fio::measure(peer.engine(), &self.path, self.bytes, point, duration) };
+        match peer {
+            Peer::Linked => {}
+            Peer::Core => {
+                let (_core, mut area, pool) = core::Core::start(&self.program, &self.path, (point.bytes, point.depth))?;
+                return ours::measure(&mut area, &pool, point, duration);
+            }
+            Peer::FioUring | Peer::FioAio | Peer::FioPsync => {
+                return fio::measure(peer.engine(), &self.path, self.bytes, point, duration);
+            }
+        }
         let refused = |error: &dyn fmt::Display| HarnessError::Option(error.to_string());
         let region = Region::new(point.depth.next_power_of_two(), point.bytes.next_power_of_two().max(4_096));
         let region = region.map_err(|error| HarnessError::system("map the buffers", error))?;
@@ -92,7 +113,8 @@ fn fill(path: &Path) -> std::io::Result<()> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Peer {
-    Ours,
+    Linked,
+    Core,
     FioUring,
     FioAio,
     FioPsync,
@@ -101,7 +123,8 @@ enum Peer {
 impl Peer {
     fn name(self) -> &'static str {
         match self {
-            Peer::Ours => "qanat",
+            Peer::Linked => "qanat",
+            Peer::Core => "qanat, disk core",
             Peer::FioUring => "fio io_uring",
             Peer::FioAio => "fio libaio",
             Peer::FioPsync => "fio psync",
@@ -110,7 +133,7 @@ impl Peer {
 
     fn engine(self) -> &'static [&'static str] {
         match self {
-            Peer::Ours => &[],
+            Peer::Linked | Peer::Core => &[],
             Peer::FioUring => &["--ioengine=io_uring", "--fixedbufs=1", "--registerfiles=1", "--nonvectored=1"],
             Peer::FioAio => &["--ioengine=libaio"],
             Peer::FioPsync => &["--ioengine=psync"],
@@ -125,7 +148,7 @@ impl Peer {
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     let points = options.chosen(points(options.quick), Point::to_string)?;
     fio::look()?;
-    let ground = Ground::new(options, progress)?;
+    let ground = Ground::new(options, points.iter().any(|point| point.is_write), progress)?;
     let mut environment = Environment::here();
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
@@ -143,7 +166,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let mut peers = vec![Peer::FioUring, Peer::FioAio];
         // One request at a time is all that it can do.
         peers.extend((point.depth == 1).then_some(Peer::FioPsync));
-        peers.push(Peer::Ours);
+        peers.extend([Peer::Linked, Peer::Core]);
         let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); peers.len()];
         for _ in 0..options.repetitions() {
             for (peer, outcomes) in peers.iter().zip(&mut outcomes) {
@@ -168,7 +191,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
              which weighs less in longer runs (--duration)"
                 .to_owned(),
             "our buffers are in large pages where the kernel has them; fio's are not".to_owned(),
-            "both sleep until something completes; neither polls".to_owned(),
+            "all sleep until something completes; the disk core, a process of its own, looks for 50 µs before it does".to_owned(),
         ],
     })
 }
@@ -177,7 +200,7 @@ fn point_rows(point: Point, peers: &[Peer], outcomes: &[Vec<Outcome>]) -> Vec<Ro
     let rounds = outcomes.first().map_or(0, Vec::len);
     let best: Vec<f64> = (0..rounds)
         .map(|round| {
-            let theirs = peers.iter().zip(outcomes).filter(|(peer, _)| **peer != Peer::Ours);
+            let theirs = peers.iter().zip(outcomes).filter(|(peer, _)| !peer.engine().is_empty());
             theirs.filter_map(|(_, outcomes)| Some(outcomes.get(round)?.requests_per_s)).fold(0.0, f64::max)
         })
         .collect();
@@ -204,6 +227,22 @@ fn point_rows(point: Point, peers: &[Peer], outcomes: &[Vec<Outcome>]) -> Vec<Ro
 /// Draws it.
 pub fn chart(table: &Table) -> Chart {
     let quantities = [
+        // As in the figure of the thesis: its driver, aio and pread, one request after the other.
+        Quantity {
+            title: "Random reads one after the other, MB/s",
+            column: "mb_per_s",
+            cases: "random reads*, depth 1",
+        },
+        Quantity {
+            title: "Random overwrites one after the other, MB/s",
+            column: "mb_per_s",
+            cases: "random overwrites*, depth 1",
+        },
+        Quantity {
+            title: "Processor time of one read after the other, µs",
+            column: "cpu_us",
+            cases: "random reads*, depth 1",
+        },
         Quantity { title: "Requests a second, 4 KiB", column: "requests_per_s", cases: ", 4 KiB" },
         Quantity { title: "Bytes a second, 128 KiB, MB/s", column: "mb_per_s", cases: "128 KiB" },
         Quantity { title: "Processor time a request, µs", column: "cpu_us", cases: ", 4 KiB" },
@@ -224,13 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_there_is_overwritten_only_if_that_is_said() {
+        let on = Some(PathBuf::from("/nonexistent/fast.img"));
+        let why = |overwrites, overwrite| {
+            let options = BenchOptions { on: on.clone(), overwrite, ..BenchOptions::new(PathBuf::new()) };
+            Ground::new(&options, overwrites, &mut |_| {}).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(why(true, false).contains("would be overwritten: say --overwrite"), "{}", why(true, false));
+        for (overwrites, overwrite) in [(false, false), (true, true)] {
+            assert!(why(overwrites, overwrite).contains("No such file"), "{}", why(overwrites, overwrite));
+        }
+    }
+
+    #[test]
     fn ratios_are_to_the_best_of_the_same_round() {
         let point = Point { is_write: false, bytes: 512, depth: 1 };
         let of =
             |rates: [f64; 2]| rates.map(|requests_per_s| Outcome { requests_per_s, ..Outcome::default() }).to_vec();
         let rows = point_rows(
             point,
-            &[Peer::FioUring, Peer::FioAio, Peer::Ours],
+            &[Peer::FioUring, Peer::FioAio, Peer::Linked],
             &[of([10.0, 8.0]), of([5.0, 20.0]), of([11.0, 10.0])],
         );
         let ratio = rows[2].values[1].unwrap();

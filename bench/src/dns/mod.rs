@@ -5,7 +5,7 @@ pub mod gun;
 pub mod servers;
 pub mod zone;
 
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
@@ -143,29 +143,18 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     progress("waiting for a quiet machine");
     let mut environment = environment(versions);
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) = (Vec::new(), Turns::new((SERVER_CPU, CLIENT_CPU), options.repetitions(), progress));
     for case in cases {
         let zone = match zones.entry(case.names) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => entry.insert(BenchZone::create(case.names)?),
         };
         let peers = case.peers();
-        let mut probe = || cpu::round_trip_ns(SERVER_CPU, CLIENT_CPU);
-        let mut measure = |number: usize, _: usize| {
-            let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
-            progress(&format!("{}: {}", case.name, peer.name()));
-            measure(options, &topology, zone, case, peer).map_err(|error| match error {
-                HarnessError::Child(message) => {
-                    HarnessError::Child(format!("{}, {}: {message}", case.name, peer.name()))
-                }
-                other => other,
-            })
-        };
-        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let run = |peer: &Peer| measure(options, &topology, zone, case, *peer);
+        let runs = turns.play(case.name, &peers, |peer| peer.name(), run)?;
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     Ok(Table {
         title: "DNS answers: qanat dns, Knot and NSD on the same veth, same clients".to_owned(),
         command: options.repeat("sudo qanat bench dns"),

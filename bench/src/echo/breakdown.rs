@@ -5,8 +5,7 @@ use super::options::{BenchLink, EchoBenchOptions};
 use super::peers::{Bench, Peer};
 use super::phases;
 use crate::harness::HarnessError;
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
-use crate::harness::cpu;
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::environment::Environment;
 use crate::harness::sampling::{self, Samples};
 use crate::harness::table::{Column, Row, Table};
@@ -81,7 +80,8 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
     let has_perf = sampling::has_perf();
     let mut environment = environment(options, has_perf);
     environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 2 } else { 20 }));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) =
+        (Vec::new(), Turns::new((options.server_cpu, options.client_cpu), options.common.repetitions(), progress));
     for (link, subjects) in cases {
         let case = case_name(link);
         let mut own = EchoBenchOptions { link, ..options.clone() };
@@ -89,17 +89,10 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
         let bench = Bench { options: &own, topology: Some(&topology), keeps_output: true };
         let subjects: Vec<&Subject> =
             subjects.iter().filter(|subject| has_perf || subject.peer != Peer::LinuxAsleep).collect();
-        let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
-        let mut measure = |number: usize, _: usize| {
-            let subject = subjects.get(number).ok_or_else(|| HarnessError::Option("no such row".to_owned()))?;
-            progress(&format!("{case}: {}", subject.name));
-            one(&bench, subject)
-        };
-        let runs = alternate(subjects.len(), options.common.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let runs = turns.play(&case, &subjects, |subject| subject.name, |subject| one(&bench, subject))?;
         rows.extend(case_rows(&case, &subjects, &runs));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     Ok(Table {
         title: "Where the time of an echoed packet goes".to_owned(),
         command: format!(

@@ -7,7 +7,7 @@ mod peers;
 mod phases;
 
 use crate::harness::HarnessError;
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::cpu;
 use crate::harness::environment::Environment;
 use crate::harness::statistics::Summary;
@@ -57,25 +57,15 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
     progress("waiting for a quiet machine");
     let mut environment = environment(options);
     environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 2 } else { 20 }));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) =
+        (Vec::new(), Turns::new((options.server_cpu, options.client_cpu), options.common.repetitions(), progress));
     for case in cases {
         let peers = peers_of(options.link, case.latency, case.alike);
-        let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
-        let mut measure = |number: usize, _: usize| {
-            let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
-            progress(&format!("{}: {}", case.name, peer.name()));
-            bench.measure(peer, case.length, case.window, case.alike).map_err(|error| match error {
-                HarnessError::Child(message) => {
-                    HarnessError::Child(format!("{}, {}: {message}", case.name, peer.name()))
-                }
-                other => other,
-            })
-        };
-        let runs = alternate(peers.len(), options.common.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let run = |peer: &Peer| bench.measure(*peer, case.length, case.window, case.alike);
+        let runs = turns.play(case.name, &peers, |peer| peer.name(), run)?;
         rows.extend(case_rows(options, case, &peers, &runs, &mut environment.warnings));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     Ok(Table {
         title: format!("Echo over {}: driver, stack, kernel", options.link.name()),
         command: options.common.repeat(&format!("qanat bench echo --link {}", options.link.name())),

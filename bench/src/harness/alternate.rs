@@ -1,10 +1,11 @@
 //! Peers in turn: A B C A B C …, so that whatever drifts drifts over all of them. A run during which the processors'
 //! distance changed class is repeated.
 
-use super::cpu::Placement;
+use super::HarnessError;
+use super::cpu::{self, Placement};
 use super::statistics::Summary;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Display};
 
 /// Times a run is made again because the placement changed under it.
 pub const REPEATS_MAX: usize = 2;
@@ -53,6 +54,52 @@ impl fmt::Display for PlacementTally {
             write!(f, ", {moved} with processors that kept moving")?;
         }
         write!(f, "; {repeats} made again because the processors moved")
+    }
+}
+
+/// The cases of a table, one after the other. The peers of each case take turns.
+pub struct Turns<'a> {
+    cpus: (usize, usize),
+    repetitions: usize,
+    progress: &'a mut dyn FnMut(&str),
+    tally: PlacementTally,
+}
+
+impl<'a> Turns<'a> {
+    /// `cpus`: the processors whose distance is measured before and after each run. `progress` is told what is being done.
+    pub fn new(cpus: (usize, usize), repetitions: usize, progress: &'a mut dyn FnMut(&str)) -> Turns<'a> {
+        Turns { cpus, repetitions, progress, tally: PlacementTally::default() }
+    }
+
+    /// The runs of each of `peers` in a case. `name` names a peer, and `run` makes a run of it.
+    ///
+    /// # Errors
+    /// The first of a run. That of a child says in which case and with which peer.
+    pub fn play<P, N: Display, R>(
+        &mut self,
+        case: impl Display,
+        peers: &[P],
+        name: impl Fn(&P) -> N,
+        mut run: impl FnMut(&P) -> Result<R, HarnessError>,
+    ) -> Result<Vec<Vec<Run<R>>>, HarnessError> {
+        let (one, other) = self.cpus;
+        let mut probe = || cpu::round_trip_ns(one, other);
+        let mut measure = |number: usize, _: usize| {
+            let peer = peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
+            (self.progress)(&format!("{case}: {}", name(peer)));
+            run(peer).map_err(|error| match error {
+                HarnessError::Child(message) => HarnessError::Child(format!("{case}, {}: {message}", name(peer))),
+                other => other,
+            })
+        };
+        let runs = alternate(peers.len(), self.repetitions, &mut probe, &mut measure)?;
+        self.tally.add(&runs);
+        Ok(runs)
+    }
+
+    /// Under which placements all runs were made.
+    pub fn placement(&self) -> String {
+        self.tally.to_string()
     }
 }
 

@@ -9,7 +9,7 @@ pub struct Quantity<'a> {
     pub title: &'a str,
     /// The table's column.
     pub column: &'a str,
-    /// Cases whose name contains this.
+    /// Cases whose name contains this; with a `*`: what contains what is before it, and ends with what is behind it.
     pub cases: &'a str,
 }
 
@@ -22,7 +22,7 @@ pub fn chart(table: &Table, quantities: &[Quantity<'_>]) -> Chart {
         }
     }
     let panel = |quantity: &Quantity<'_>| {
-        let cases: Vec<&str> = table.cases().into_iter().filter(|case| case.contains(quantity.cases)).collect();
+        let cases: Vec<&str> = table.cases().into_iter().filter(|case| is_meant(case, quantity.cases)).collect();
         let bar = |case: &str, peer: &str| {
             let value = table.value(case, peer, quantity.column)?.median;
             Some((value, short(value)))
@@ -36,6 +36,13 @@ pub fn chart(table: &Table, quantities: &[Quantity<'_>]) -> Chart {
     };
     let panels = quantities.iter().map(panel).filter(|panel| panel.bars.iter().flatten().any(Option::is_some));
     drawing(table, series.iter().map(|peer| (*peer).to_owned()).collect(), panels.collect())
+}
+
+fn is_meant(case: &str, cases: &str) -> bool {
+    match cases.split_once('*') {
+        Some((part, end)) => case.contains(part) && case.ends_with(end),
+        None => case.contains(cases),
+    }
 }
 
 /// Parts of a whole: a panel for each case, a bar for each peer, and in it `columns` on each other.
@@ -72,6 +79,13 @@ fn drawing(table: &Table, series: Vec<String>, panels: Vec<Panel>) -> Chart {
 mod tests {
     use super::*;
     use crate::harness::table::tests::sample;
+
+    #[test]
+    fn a_star_stands_for_what_is_between() {
+        assert!(is_meant("random reads, 4 KiB, depth 1", "random reads*, depth 1"));
+        assert!(!is_meant("random reads, 4 KiB, depth 128", "random reads*, depth 1"));
+        assert!(!is_meant("random overwrites, 4 KiB, depth 1", "random reads*, depth 1"));
+    }
 
     #[test]
     fn a_panel_for_each_quantity_there_is() {

@@ -1,61 +1,42 @@
-//! A report as Markdown: a table for each benchmark, as docs/performance.md has them, and where its picture is.
+//! A table as Markdown: one line for each case, and one for what it was measured on.
 
-use super::page::Section;
-use super::table::Table;
+use super::table::{Row, Table};
 use std::fmt::Write;
 
-/// The report. `picture` says where the picture of a benchmark is, if there is one.
-pub fn markdown(title: &str, sections: &[Section], picture: impl Fn(&Section) -> Option<String>) -> String {
-    let mut text = format!("# {}\n", plain(title));
-    if let Some((table, _)) = sections.iter().find_map(|section| section.outcome.as_ref().ok()) {
-        let here = &table.environment;
-        let machine = [&here.processors, &here.kernel, &here.commit, &here.date].map(|word| plain(word));
-        let _ = writeln!(text, "\nMeasured on {}.", machine.join(", "));
-    }
-    text.push_str(
-        "\nPeers took turns on one link under one load. Numbers are medians; ± is half the distance from the lowest run to the highest. \
-         Compare within a table, not across machines.\n",
-    );
-    for section in sections {
-        match &section.outcome {
-            Ok((table, _)) => write_section(&mut text, table, picture(section)),
-            Err(reason) => {
-                let _ = writeln!(text, "\n## {}\n\nNot measured: {}", plain(&section.name), plain(&reason.to_string()));
-            }
-        }
-    }
-    text
-}
+/// Ends the line of one peer within a cell.
+const BREAK: &str = "<br>";
 
-fn write_section(text: &mut String, table: &Table, picture: Option<String>) {
+/// The table with its command, its warnings, and what it was measured on; `picture` is where it is drawn.
+pub(super) fn section_body(table: &Table, picture: Option<String>) -> String {
+    let mut text = String::new();
     let here = &table.environment;
-    let _ = writeln!(text, "\n## {}\n\n`{}`\n", plain(&table.title), table.command);
+    let _ = writeln!(text, "`{}`\n", table.command);
     for warning in &here.warnings {
         let _ = writeln!(text, "**Warning: {}.**\n", plain(warning));
     }
-    write_rows(text, table);
+    write_rows(&mut text, table);
     if let Some(picture) = picture {
         let _ = writeln!(text, "\n![{}]({picture})", plain(&table.title));
     }
     let peers = here.peers.join("; ");
     let facts = [
+        ("Measured", &here.date),
+        ("Commit", &here.commit),
+        ("Machine", &here.processors),
+        ("Kernel", &here.kernel),
+        ("Machine quiet", &here.quiet),
+        ("Placement", &here.placement),
         ("Link", &here.link),
         ("Pinning", &here.pinning),
         ("Peers", &peers),
-        ("Machine", &here.processors),
-        ("Kernel", &here.kernel),
-        ("Commit", &here.commit),
-        ("Measured", &here.date),
-        ("Machine quiet", &here.quiet),
-        ("Placement", &here.placement),
     ];
-    text.push('\n');
-    for (name, value) in facts.into_iter().filter(|(_, value)| !value.is_empty()) {
-        let _ = writeln!(text, "* {name}: {}", plain(value));
-    }
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    let facts: Vec<String> = facts.map(|(name, value)| format!("{name}: {}.", plain(value))).collect();
+    let _ = writeln!(text, "\n* {}", facts.join(" "));
     for remark in &table.remarks {
         let _ = writeln!(text, "* {}", plain(remark));
     }
+    text
 }
 
 /// A column that no row has a value in is left out, and so are the notes if there is none.
@@ -70,33 +51,33 @@ fn write_rows(text: &mut String, table: &Table) {
     if has_notes {
         heads.push("note".to_owned());
     }
-    write_row(text, &heads);
+    write_row(text, &heads.iter().map(|head| plain(head)).collect::<Vec<_>>());
     let rule = |(number, _): (usize, &String)| {
         if number < 2 || has_notes && number + 1 == heads.len() { "---" } else { "--:" }
     };
     let _ = writeln!(text, "|{}|", heads.iter().enumerate().map(rule).collect::<Vec<_>>().join("|"));
-    let mut case = None;
-    for row in &table.rows {
-        // A case is named in the first of its rows.
-        let name = if case == Some(&row.case) { String::new() } else { row.case.clone() };
-        case = Some(&row.case);
-        let all = table.cells(row);
-        let mut cells = vec![name, row.peer.clone()];
-        cells.extend(used.iter().map(|index| all.get(*index).cloned().unwrap_or_default()));
+    for case in table.cases() {
+        let rows: Vec<(&Row, Vec<String>)> =
+            table.rows.iter().filter(|row| row.case == case).map(|row| (row, table.cells(row))).collect();
+        let of_each = |cell: &dyn Fn(&Row, &[String]) -> String| {
+            let cells: Vec<String> = rows.iter().map(|(row, cells)| plain(&cell(row, cells))).collect();
+            cells.join(BREAK)
+        };
+        let mut cells = vec![plain(case), of_each(&|row, _| row.peer.clone())];
+        cells.extend(used.iter().map(|index| of_each(&|_, all| all.get(*index).cloned().unwrap_or_default())));
         if has_notes {
-            cells.push(row.note.clone());
+            cells.push(of_each(&|row, _| row.note.clone()));
         }
         write_row(text, &cells);
     }
 }
 
 fn write_row(text: &mut String, cells: &[String]) {
-    let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
 
 /// Text without anything that Markdown or a table takes for more than text.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
         if "|*_<>[]`\\#".contains(character) {
@@ -108,11 +89,20 @@ fn plain(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::harness::HarnessError;
     use crate::harness::svg::Chart;
     use crate::harness::table::tests::sample;
+
+    pub(in crate::harness) fn no_chart() -> Chart {
+        Chart {
+            title: String::new(),
+            subtitle: String::new(),
+            series: Vec::new(),
+            panels: Vec::new(),
+            footer: Vec::new(),
+        }
+    }
 
     #[test]
     fn every_row_is_there_with_what_it_was_measured_on() {
@@ -121,28 +111,13 @@ mod tests {
         table.environment.commit = "qanat 0.1.0 abc".to_owned();
         table.environment.date = "2026-11-25 10:00 UTC".to_owned();
         table.environment.kernel = "Linux 6.18".to_owned();
-        let drawing = Chart {
-            title: String::new(),
-            subtitle: String::new(),
-            series: Vec::new(),
-            panels: Vec::new(),
-            footer: Vec::new(),
-        };
-        let sections = [
-            Section { name: "web".to_owned(), outcome: Ok((table, drawing)) },
-            Section { name: "gone".to_owned(), outcome: Err(HarnessError::Missing("no root | here".to_owned())) },
-        ];
-        let text = markdown("Qanat beside others", &sections, |section| Some(format!("{}.svg", section.name)));
+        let text = section_body(&table, Some("web.svg".to_owned()));
         for part in [
-            "# Qanat beside others\n",
-            "Measured on 2 × CPU, Linux 6.18, qanat 0.1.0 abc, 2026-11-25 10:00 UTC.\n",
-            "## web: a \\< b & \"c\"\n\n`qanat bench web`\n",
-            "**Warning: busy.**\n\n| case | peer | requests/s | p50 µs | note |\n|---|---|--:|--:|---|\n",
-            "| 1 KiB | nginx | 30,000 ±10% | 99.5 |  |\n|  | qanat | 1,234,567 ±10% | · | server |\n",
+            "`qanat bench web`\n\n**Warning: busy.**\n\n",
+            "| case | peer | requests/s | p50 µs | note |\n|---|---|--:|--:|---|\n",
+            "| 1 KiB | nginx<br>qanat | 30,000 ±10%<br>1,234,567 ±10% | 99.5<br>· | <br>server |\n",
             "\n\n![web: a \\< b & \"c\"](web.svg)\n",
-            "* Commit: qanat 0.1.0 abc\n",
-            "* mind\n",
-            "## gone\n\nNot measured: no root \\| here\n",
+            "\n* Measured: 2026-11-25 10:00 UTC. Commit: qanat 0.1.0 abc. Machine: 2 × CPU. Kernel: Linux 6.18.\n* mind\n",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -10,13 +10,14 @@
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
 //! * [`statistics`]: medians and spread
 //! * [`environment`]: what it was measured on
-//! * [`table`], [`svg`], [`bars`], [`page`], [`markdown`]: the result for terminals, programs, browsers and documents
+//! * [`table`], [`svg`], [`bars`], [`page`], [`document`]: the result for terminals, programs, browsers and documents
 
 pub mod alternate;
 pub mod bars;
 pub mod cpu;
+pub mod document;
 pub mod environment;
-pub mod markdown;
+mod markdown;
 pub mod options;
 pub mod page;
 pub mod process;

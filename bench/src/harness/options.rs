@@ -17,6 +17,8 @@ pub struct BenchOptions {
     pub duration: Option<Duration>,
     /// The file or device that a table of disks is about; `None`: a file of its own.
     pub on: Option<PathBuf>,
+    /// What is in it may be overwritten.
+    pub overwrite: bool,
     /// Only cases whose name contains this.
     pub filter: Option<String>,
 }
@@ -24,7 +26,15 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// Everything as the tables choose.
     pub fn new(program: PathBuf) -> BenchOptions {
-        BenchOptions { program, quick: false, repetitions: None, duration: None, on: None, filter: None }
+        BenchOptions {
+            program,
+            quick: false,
+            repetitions: None,
+            duration: None,
+            on: None,
+            overwrite: false,
+            filter: None,
+        }
     }
 
     /// Runs of each peer in each case: 5, or 1 if it should be quick, unless told otherwise.
@@ -66,6 +76,9 @@ impl BenchOptions {
         }
         if let Some(on) = &self.on {
             command.push_str(&format!(" --on {}", on.display()));
+        }
+        if self.overwrite {
+            command.push_str(" --overwrite");
         }
         if let Some(filter) = &self.filter {
             command.push_str(&format!(" --filter '{filter}'"));

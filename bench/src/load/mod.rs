@@ -6,6 +6,7 @@ pub mod dns;
 pub mod duration;
 pub mod echo;
 pub mod engine;
+pub mod exchanges;
 pub mod figures;
 pub mod http;
 pub mod kernel;

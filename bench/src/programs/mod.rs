@@ -6,7 +6,7 @@ mod measured;
 pub mod profile;
 mod servers;
 
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
@@ -162,26 +162,15 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
     let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) = (Vec::new(), Turns::new((SERVER_CPU, CLIENT_CPU), options.repetitions(), progress));
     for case in cases {
         let peers = case.peers();
-        let mut probe = || cpu::round_trip_ns(SERVER_CPU, CLIENT_CPU);
-        let mut measure = |number: usize, _: usize| {
-            let sockets = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
-            progress(&format!("{}: {}", case.name, sockets.name()));
-            let measured = load(options, &topology, &files, (case, sockets), duration, |load| load()).flatten();
-            measured.map_err(|error| match error {
-                HarnessError::Child(message) => {
-                    HarnessError::Child(format!("{}, {}: {message}", case.name, sockets.name()))
-                }
-                other => other,
-            })
-        };
-        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let run =
+            |sockets: &Sockets| load(options, &topology, &files, (case, *sockets), duration, |load| load()).flatten();
+        let runs = turns.play(case.name, &peers, |sockets| sockets.name(), run)?;
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     Ok(Table {
         title: "Programs as they are, on the kernel's sockets and under qanat run: same veth, same client".to_owned(),
         command: options.repeat("sudo qanat bench run"),

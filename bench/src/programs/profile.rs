@@ -7,14 +7,14 @@
 use super::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use super::servers::{Files, Sockets};
 use super::{Case, MTU, WARM_UP, load, relative};
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::HarnessError;
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars;
 use crate::harness::options::BenchOptions;
 use crate::harness::sampling::{self, Sample, Samples, begins};
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
-use crate::harness::{HarnessError, cpu};
 use std::time::Duration;
 
 /// Sampling begins when the load runs evenly: shorter runs would be over by then.
@@ -116,22 +116,18 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
     let duration = options.duration(Duration::from_secs(2), DURATION_MIN).max(DURATION_MIN);
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) = (Vec::new(), Turns::new((SERVER_CPU, CLIENT_CPU), options.repetitions(), progress));
     for case in cases {
-        let mut probe = || cpu::round_trip_ns(SERVER_CPU, CLIENT_CPU);
-        let mut measure = |number: usize, _: usize| {
-            let sockets = *PEERS.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
-            progress(&format!("{}: {}", case.name, sockets.name()));
-            let (measured, samples) = load(options, &topology, &files, (case, sockets), duration, |load| {
+        let run = |sockets: &Sockets| {
+            let (measured, samples) = load(options, &topology, &files, (case, *sockets), duration, |load| {
                 sampling::during(WARM_UP + duration, &[topology.server(), topology.client()], load)
             })?;
             Profile::new(&samples?, &measured?, case.program.threads())
         };
-        let runs = alternate(PEERS.len(), options.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let runs = turns.play(case.name, &PEERS, |sockets| sockets.name(), run)?;
         rows.extend(case_rows(case, &runs));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     Ok(Table {
         title: "Where a request's processor time goes, µs".to_owned(),
         command: options.repeat("sudo qanat bench run --profile"),

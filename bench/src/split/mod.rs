@@ -10,7 +10,7 @@ pub mod ratio;
 mod restart;
 mod scene;
 
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
@@ -375,20 +375,14 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let cases = cases(options)?;
     let mut environment = environment(options, progress);
     let duration = options.duration(Duration::from_millis(500), Duration::from_millis(200));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) = (Vec::new(), Turns::new((0, 1), options.repetitions(), progress));
     for case in &cases {
         let peers = case.peers();
-        let mut probe = || cpu::round_trip_ns(0, 1);
-        let mut measure = |peer: usize, _: usize| {
-            let (name, peer) = peers.get(peer).copied().unwrap_or(PEERS[0]);
-            progress(&format!("{}: {name}", case.name()));
-            case.measure(peer, duration, &options.program)
-        };
-        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let run = |(_, peer): &(&str, Peer)| case.measure(*peer, duration, &options.program);
+        let runs = turns.play(case.name(), peers, |(name, _)| *name, run)?;
         rows.extend(case_rows(case, &runs));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     let column = |(name, heading, digits): &(&str, &str, usize)| Column::new(name, heading, *digits).with_spread();
     Ok(Table {
         title: "The split placement beside the linked one".to_owned(),

@@ -7,7 +7,7 @@ mod servers;
 pub use chart::chart;
 pub use servers::{Peer, Server};
 
-use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::process::{Spec, start};
@@ -198,25 +198,15 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
     let site = Site::create()?;
     let mut environment = environment(options, nginx);
     environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 1 } else { 20 }));
-    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    let (mut rows, mut turns) =
+        (Vec::new(), Turns::new((options.server_cpu, options.client_cpu), options.common.repetitions(), progress));
     for case in &cases {
         let peers = peers(options, case);
-        let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
-        let mut measure = |number: usize, _: usize| {
-            let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
-            progress(&format!("{}: {}", case.name, peer.name()));
-            undisturbed(options, &topology, &site, case, peer).map_err(|error| match error {
-                HarnessError::Child(message) => {
-                    HarnessError::Child(format!("{}, {}: {message}", case.name, peer.name()))
-                }
-                other => other,
-            })
-        };
-        let runs = alternate(peers.len(), options.common.repetitions(), &mut probe, &mut measure)?;
-        tally.add(&runs);
+        let run = |peer: &Peer| undisturbed(options, &topology, &site, case, *peer);
+        let runs = turns.play(&case.name, &peers, |peer| peer.name(), run)?;
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
-    environment.placement = tally.to_string();
+    environment.placement = turns.placement();
     Ok(Table {
         title: "Static files over HTTP/1.1: qanat web and nginx on the same veth, same client".to_owned(),
         command: options.common.repeat("qanat bench web"),

@@ -93,7 +93,7 @@ pub enum Event {
     AddressConflict {
         /// Which.
         address: IpAddr,
-        /// Whose: an Ethernet address.
+        /// The Ethernet address of the host that has it.
         holder: MacAddress,
     },
     /// A datagram.

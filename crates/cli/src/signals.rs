@@ -43,7 +43,7 @@ struct Process {
 /// In a process's flags: it is ending. Its children may be another's already.
 const PF_EXITING: u64 = 4;
 
-/// Catches HUP from now on; each is told to whoever asks for signals later. Other signals do what they always do until they are
+/// Catches HUP from now on. Each one is kept until somebody asks for signals. Other signals do what they always do until they are
 /// added.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ impl Signals {
         Ok(Signals { inner, birth })
     }
 
-    /// For who has a leader that judges HUPs and passes them on: each means a reload.
+    /// Of a process whose leader judges HUPs and passes them on: each HUP means a reload.
     pub fn of_led(mut self, is_led: bool) -> Signals {
         self.birth.line.retain(|_| !is_led);
         self

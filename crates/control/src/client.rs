@@ -109,10 +109,10 @@ pub fn default_socket() -> PathBuf {
 
 /// What this process has asked the daemon for by a connection of its own, each once.
 static ASKED: Mutex<Vec<Request>> = Mutex::new(Vec::new());
-/// A service has no more cards than this.
+/// A service has no more cards and areas than this.
 const ASKED_MAX: usize = 64;
 
-/// Cards and net cores that this process has asked the daemon for so far: what its [steward](crate::steward) may ask for again.
+/// Cards, net cores and areas that this process has asked the daemon for so far: what its [steward](crate::steward) may ask for again.
 pub fn asked() -> Vec<Request> {
     ASKED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -404,7 +404,9 @@ impl Session {
     /// [`ClientError`].
     pub fn open_area(&self, wish: AreaWish) -> Result<(AreaStatus, SharedArea), ClientError> {
         let layout = wish.layout;
-        let (Answer::Area(status), beside) = ask(self.socket.as_fd(), Request::OpenArea(wish), &[])? else {
+        let request = Request::OpenArea(wish);
+        note(&request);
+        let (Answer::Area(status), beside) = ask(self.socket.as_fd(), request, &[])? else {
             return Err(ClientError::Unexpected);
         };
         let [memory, doorbell] = <[OwnedFd; 2]>::try_from(beside).map_err(|_| ClientError::Unexpected)?;
@@ -443,7 +445,7 @@ pub struct VnicHandle {
     status: Arc<VnicStatus>,
     /// Where the daemon listens.
     path: Arc<Path>,
-    /// Held from a question to its answer: of two threads that ask at once each is to have its own answer.
+    /// Held from a question to its answer, so that two threads that ask at once each get their own answer.
     asking: Arc<Mutex<()>>,
 }
 

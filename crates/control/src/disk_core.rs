@@ -66,7 +66,7 @@ pub enum Order {
     /// The area has become larger: these are all its extents now, of which the first are as they were. The answer is [`Report::Grown`] or
     /// [`Report::Refused`]; the application is told by the daemon.
     Grow {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
         /// Where it lies now.
         extents: Vec<Extent>,
@@ -75,7 +75,7 @@ pub enum Order {
     },
     /// Other limits from now on. The answer is [`Report::Limited`] or [`Report::Refused`].
     Limit {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
         /// Which.
         limits: AreaLimits,
@@ -83,7 +83,7 @@ pub enum Order {
     /// The application is to have the area no more. What the device has already is waited for. The answer is [`Report::Closed`]; there is none
     /// if the area has been closed before.
     Close {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
     },
     /// The answer is one [`Report::Statistics`] for each tenant.
@@ -102,31 +102,31 @@ pub enum Report {
     },
     /// The area can be used.
     Opened {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
     },
     /// An order was not done; the tenant is as it was before.
     Refused {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
         /// Why, and what to do.
         why: String,
     },
     /// The area has its new size.
     Grown {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
         /// All of it, bytes.
         bytes: u64,
     },
     /// The area has its new limits.
     Limited {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
     },
     /// The application has the area no more. The lease is closed when the device has let go, which may be later.
     Closed {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
         /// Why.
         why: Closing,
@@ -135,7 +135,7 @@ pub enum Report {
     },
     /// Counters.
     Statistics {
-        /// Whose.
+        /// The tenant whose area it is.
         tenant: u64,
         /// Since it was opened.
         statistics: TenantStatistics,
@@ -152,7 +152,9 @@ mod tests {
         let layout =
             qanat_disk::shared::SharedLayout { queue_bytes: u32::MAX, frame_bytes: u32::MAX, frames: u32::MAX };
         let limits = AreaLimits { requests_per_second: u64::MAX, bytes_per_second: u64::MAX };
-        let order = TenantConfig { tenant: u64::MAX, extents, bytes: u64::MAX, read_only: false, limits, layout };
+        let (tenant, area, account, bytes) = (u64::MAX, u64::MAX, u32::MAX, u64::MAX);
+        let ceiling = limits;
+        let order = TenantConfig { tenant, area, account, extents, bytes, read_only: false, limits, ceiling, layout };
         let order = Order::Open(Box::new(order));
         let text = serde_json::to_vec(&crate::protocol::Envelope { version: crate::protocol::VERSION, body: &order });
         assert!(text.unwrap().len() <= ORDER_BYTES_MAX);

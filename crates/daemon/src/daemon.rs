@@ -66,7 +66,7 @@ pub struct Daemon {
     pub(crate) dirty_filters: BTreeSet<u64>,
     /// Handles of an earlier daemon's that somebody still holds.
     pub(crate) orphans: Vec<Orphan>,
-    /// Of these, those that nobody holds any more.
+    /// Those of them that nobody holds any more.
     pub(crate) orphans_dead: Vec<Orphan>,
     pub(crate) last_look: Instant,
     /// Between two looks: longer where there are many sockets to be looked at.

@@ -46,7 +46,7 @@ impl From<DaemonError> for String {
     }
 }
 
-/// Who asked for what can't be done is told why.
+/// Tells a client why its request can't be done.
 impl From<DaemonError> for Refusal {
     fn from(error: DaemonError) -> Refusal {
         error.to_string().into()

@@ -6,7 +6,7 @@
 //!        └────────── a socket of its own, rings and memory ─────────┘ the daemon never sees one
 //! ```
 //!
-//! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
+//! One thread runs one loop over descriptors, and waits for nothing else. A client that is slow, silent or hostile delays only itself.
 //!
 //! A file either describes a structure, and does not import [`Daemon`], or it has a part of what the daemon does with its structures.
 //! The structures are the policy, the fence's tables, the notes for the next daemon, cards, clients, net cores and disks. What the daemon

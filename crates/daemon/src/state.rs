@@ -18,7 +18,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Of these files.
+/// The version of these files.
 const VERSION: u32 = 2;
 const FENCE: &str = "fence.json";
 /// Where the VNICs' namespace is mounted.
@@ -76,7 +76,7 @@ pub(crate) struct VnicState {
     pub(crate) slot: u32,
     pub(crate) wish: VnicWish,
     pub(crate) user: u32,
-    /// Whose limits it counts to; of an older daemon, the user's.
+    /// The user whose limits it counts to. `None` by an older daemon: `user`.
     #[serde(default)]
     pub(crate) account: Option<u32>,
     pub(crate) process: i32,

@@ -265,6 +265,10 @@ impl<V: Vsic> Vsic for Fault<V> {
         None
     }
 
+    fn is_lost(&self) -> bool {
+        self.inner.is_lost()
+    }
+
     fn statistics(&self) -> VsicStatistics {
         self.inner.statistics()
     }

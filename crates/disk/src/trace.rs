@@ -261,6 +261,10 @@ impl<V: Vsic, W: Write, C: Clock> Vsic for Trace<V, W, C> {
         self.inner.doorbell()
     }
 
+    fn is_lost(&self) -> bool {
+        self.inner.is_lost()
+    }
+
     fn statistics(&self) -> VsicStatistics {
         self.inner.statistics()
     }

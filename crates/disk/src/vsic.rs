@@ -225,6 +225,11 @@ pub trait Vsic {
         wait_for(self.doorbell(), patience);
     }
 
+    /// Whether the queue pair is of no use any more: whatever is submitted ends with an error.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// Counters.
     fn statistics(&self) -> VsicStatistics;
 }
@@ -270,6 +275,10 @@ impl<V: Vsic + ?Sized> Vsic for Box<V> {
 
     fn wait(&mut self, patience: Duration) {
         (**self).wait(patience);
+    }
+
+    fn is_lost(&self) -> bool {
+        (**self).is_lost()
     }
 
     fn statistics(&self) -> VsicStatistics {

@@ -1,6 +1,7 @@
 //! Middleware that takes trains for a device that takes segments only: it cuts them itself.
 
-use crate::memory::{Frame, Pool};
+use crate::memory::Frame;
+use crate::plan::FrameMemory;
 use crate::statistics::VnicStatistics;
 use crate::train::{Train, TransmitTrains};
 use crate::vnic::{Capabilities, ChecksumOffload, TransmitBuffer, TransmitOptions, Vnic};
@@ -92,16 +93,8 @@ impl<V: Vnic> Vnic for Cutting<V> {
         self.inner.flush();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        self.inner.transmit_pool()
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.inner.receive_frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.inner.prepared_pool()
+    fn memory(&self) -> &FrameMemory {
+        self.inner.memory()
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

@@ -110,7 +110,7 @@ impl Region {
     }
 
     /// Maps the part of a memory file from `offset` on, a multiple of pages, for reading and writing: memory that two processes share,
-    /// either of which may write at any time. The caller keeps to the rule of who has which frame; a peer that breaks it changes bytes.
+    /// either of which may write at any time. The caller keeps to the rule that says whose each frame is. A peer that breaks it can change bytes.
     ///
     /// # Errors
     /// `InvalidInput` for sizes out of range, `InvalidData` if it is no memory file of sealed size; what `mmap` says.

@@ -244,7 +244,7 @@ impl Pool {
         Pool { inner: Rc::new(PoolInner { base, frame_size, write_limit, first, count, free, region }) }
     }
 
-    /// A pool of these frames of a region, no matter who has had them. `free`: they are here. If not, they are redeemed one by one.
+    /// A pool of these frames of a region, whoever had them before. `free`: all are here. If not, they are redeemed one by one.
     pub(crate) fn of(region: &Rc<Region>, frames: std::ops::Range<u32>, free: bool) -> Pool {
         let end = frames.end.min(region.frame_count);
         let count = end.saturating_sub(frames.start);

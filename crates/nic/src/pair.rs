@@ -22,7 +22,7 @@ use crate::vnic::{
 use qanat_wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
@@ -202,9 +202,8 @@ impl Ring {
         // read `tail`), so that one of the two sees the other.
         fence(Ordering::SeqCst);
         if self.armed.0.load(Ordering::Relaxed) && self.armed.0.swap(false, Ordering::Relaxed) {
-            let one = 1u64;
-            // SAFETY: writes 8 bytes from a live u64. Failure (counter full) means it is readable already.
-            unsafe { libc::write(doorbell.as_raw_fd(), (&raw const one).cast(), 8) };
+            // Failure (the counter is full) means that it is readable already.
+            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
     }
 }
@@ -387,9 +386,7 @@ impl Pair {
 /// Makes the doorbell unreadable; whether it had been rung.
 fn drain_event_fd(ring: &Ring) -> bool {
     let Some(doorbell) = &ring.doorbell else { return true };
-    let mut count = 0u64;
-    // SAFETY: reads 8 bytes into a live u64; the descriptor doesn't block.
-    unsafe { libc::read(doorbell.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
+    rustix::io::read(doorbell, &mut [0u8; 8]) == Ok(8)
 }
 
 impl Vnic for Pair {
@@ -475,16 +472,8 @@ impl Vnic for Pair {
         }
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        &self.memory.transmit
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.memory.receive.frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        &self.memory.prepared
+    fn memory(&self) -> &FrameMemory {
+        &self.memory
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

@@ -3,8 +3,9 @@
 use crate::af_xdp::AfXdp;
 use crate::error::DeviceError;
 use crate::igbvf::IgbVf;
-use crate::memory::{Frame, Pool};
+use crate::memory::Frame;
 use crate::migration::Migrate;
+use crate::plan::FrameMemory;
 use crate::statistics::VnicStatistics;
 use crate::tap::Tap;
 use crate::train::TransmitTrains;
@@ -103,16 +104,8 @@ impl Vnic for Queue {
         driver!(self, queue => queue.flush());
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        driver!(self, queue => queue.transmit_pool())
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        driver!(self, queue => queue.receive_frame_count())
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        driver!(self, queue => queue.prepared_pool())
+    fn memory(&self) -> &FrameMemory {
+        driver!(self, queue => queue.memory())
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

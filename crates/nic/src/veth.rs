@@ -13,6 +13,8 @@ use crate::error::DeviceError;
 use crate::link::netlink::Refusal;
 use crate::link::{self, Feature, Link, Namespace};
 use qanat_wire::ethernet::MacAddress;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -232,24 +234,10 @@ fn wait_for_addresses(config: &VethConfig) -> Result<(), DeviceError> {
 /// Threaded NAPI, by sysfs. That shows the namespace it was mounted in: mount this thread's namespace's own, unseen by
 /// anybody else.
 fn set_threaded(name: &str) -> io::Result<()> {
-    let root = c"/";
-    let (sysfs, target) = (c"sysfs", c"/sys");
-    // SAFETY: takes no pointers. Runs on a helper thread, which alone gets the new mount namespace.
-    let unshared = unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) };
-    if unshared < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all strings are NUL-terminated and live; null data and types are allowed for these calls. The first makes
-    // mounts here private, so that the second is seen by this thread only.
-    let mounted = unsafe {
-        let private = libc::MS_REC | libc::MS_PRIVATE;
-        match libc::mount(std::ptr::null(), root.as_ptr(), std::ptr::null(), private, std::ptr::null()) {
-            0 => libc::mount(sysfs.as_ptr(), target.as_ptr(), sysfs.as_ptr(), 0, std::ptr::null()),
-            failed => failed,
-        }
-    };
-    if mounted < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    // SAFETY: no file descriptors are unshared. This helper thread alone gets the new mount namespace.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::FS) }?;
+    // Mounts here become private, so that this thread alone sees the one that follows.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?;
     std::fs::write(format!("/sys/class/net/{name}/threaded"), "1")
 }

@@ -2,6 +2,7 @@
 
 use crate::memory::{Frame, Pool};
 use crate::migration::Migrate;
+use crate::plan::FrameMemory;
 use crate::statistics::VnicStatistics;
 use crate::train::TransmitTrains;
 use qanat_wire::ethernet::MacAddress;
@@ -120,16 +121,23 @@ pub trait Vnic {
     /// Starts transmission of what is queued (one doorbell), and reclaims frames the device is done with.
     fn flush(&mut self);
 
-    /// Where frames to transmit come from.
-    fn transmit_pool(&self) -> &Pool;
+    /// Its frames.
+    fn memory(&self) -> &FrameMemory;
 
-    /// How many frames it receives into, with those that receivers hold. 0: unknown.
-    fn receive_frame_count(&self) -> u32 {
-        0
+    /// Where frames to transmit come from.
+    fn transmit_pool(&self) -> &Pool {
+        &self.memory().transmit
     }
 
-    /// Frames set aside at opening for prepared content: shares the device's memory, never used by the driver.
-    fn prepared_pool(&self) -> &Pool;
+    /// How many frames it receives into. Those that receivers hold are counted, too.
+    fn receive_frame_count(&self) -> u32 {
+        self.memory().receive.frame_count()
+    }
+
+    /// Frames set aside at opening for prepared content. They share the device's memory, and the driver never uses them.
+    fn prepared_pool(&self) -> &Pool {
+        &self.memory().prepared
+    }
 
     /// A descriptor that polls readable when frames can be received; `None` if the device must be polled.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
@@ -164,16 +172,8 @@ pub trait Vnic {
 /// The methods that a layer over another [`Vnic`], its field `$inner`, leaves to that one: memory, addresses, doorbell, counters.
 macro_rules! leave_to_inner {
     ($inner:ident) => {
-        fn transmit_pool(&self) -> &$crate::memory::Pool {
-            self.$inner.transmit_pool()
-        }
-
-        fn receive_frame_count(&self) -> u32 {
-            self.$inner.receive_frame_count()
-        }
-
-        fn prepared_pool(&self) -> &$crate::memory::Pool {
-            self.$inner.prepared_pool()
+        fn memory(&self) -> &$crate::plan::FrameMemory {
+            self.$inner.memory()
         }
 
         fn doorbell(&self) -> Option<::std::os::fd::BorrowedFd<'_>> {
@@ -229,16 +229,8 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
         (**self).flush();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        (**self).transmit_pool()
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        (**self).receive_frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        (**self).prepared_pool()
+    fn memory(&self) -> &FrameMemory {
+        (**self).memory()
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

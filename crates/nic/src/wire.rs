@@ -1,7 +1,7 @@
 //! [`Wire`]: a device whose other end is a script. IP packets without Ethernet headers go in and out, and every neighbour there may be
 //! answers for itself.
 
-use crate::memory::{Frame, Pool};
+use crate::memory::Frame;
 use crate::plan::FrameMemory;
 use crate::statistics::VnicStatistics;
 use crate::vnic::{Capabilities, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
@@ -144,16 +144,8 @@ impl Vnic for Wire {
 
     fn flush(&mut self) {}
 
-    fn transmit_pool(&self) -> &Pool {
-        &self.memory.transmit
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.memory.receive.frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        &self.memory.prepared
+    fn memory(&self) -> &FrameMemory {
+        &self.memory
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

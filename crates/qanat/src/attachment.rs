@@ -135,7 +135,7 @@ enum Device {
 }
 
 impl Attachment {
-    /// Gives a daemon's device up for everybody who has it, in whatever process; another stays as long as somebody does.
+    /// Gives up a daemon's device in all processes that share it. Any other device stays until the last process gives it up.
     pub fn give_up(&self) {
         if let Device::Daemon(handle) = &self.device {
             handle.give_up();

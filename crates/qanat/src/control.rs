@@ -4,4 +4,5 @@
 pub use qanat_control::address::Address;
 pub use qanat_control::card_watch::CardWatch;
 pub use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
+pub use qanat_control::protocol::AreaPath;
 pub use qanat_control::{ParseError, prometheus, regular_file};

@@ -96,11 +96,13 @@
 //! | testing one without a stack | [`double`]: it notes commands, and the test makes the events |
 //! | running one | [`Runtime`], [`RuntimeOptions`], [`StopHandle`], [`Doorbell`], [`WaitSet`] |
 //! | getting a card | [`AttachOptions`], [`Attachment`]; from the daemon by [`control`] |
+//! | getting an area of a disk | [`StorageArea`] over a disk of one's own ([`disk`]), [`DaemonArea`] for one of the daemon's |
 //! | a stack in another process | [`split`] |
 //! | giving up rights | [`confine`] |
 //! | cards, a stack's figures, checksums | [`nic`], [`stack`], [`wire`] |
 #![forbid(unsafe_code)]
 
+mod area_of_daemon;
 mod attachment;
 pub mod confine;
 pub mod control;
@@ -109,6 +111,7 @@ pub mod disk_core;
 mod entropy;
 mod linked_commands;
 pub mod nic;
+mod renewal;
 mod runtime;
 mod service;
 pub mod split;
@@ -118,6 +121,7 @@ mod storage;
 mod wait_set;
 pub mod wire;
 
+pub use area_of_daemon::{AreaBuffers, AreaListener, AreaNews, DaemonArea, DaemonAreaError};
 pub use attachment::{
     AttachError, AttachOptions, Attachment, CardSource, DaemonCard, FunctionCard, InterfaceCard, OwnCard, OwnDevice,
     OwnKind, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
@@ -131,6 +135,7 @@ pub use qanat_api::{
 };
 pub use qanat_nic::{Frame, Pool, Time};
 pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};
+pub use renewal::{QueuePair, Renewal};
 pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
 pub use start_error::StartError;

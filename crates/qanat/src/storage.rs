@@ -7,9 +7,11 @@
 //! A turn of the runtime takes completions first, so that what they cause leaves in the same turn, and rings each disk's doorbell
 //! once at its end.
 
+use crate::renewal::Renewal;
 use qanat_api::{AreaId, Block, CommandError, Durability, Event, Geometry, StorageCommands, StorageError};
 use qanat_disk::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_nic::{Frame, Pool};
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -24,13 +26,20 @@ const SETTLE_STEP: Duration = Duration::from_millis(100);
 pub struct StorageArea {
     vsic: Box<dyn Vsic>,
     pool: Pool,
+    renewal: Option<Box<dyn Renewal>>,
 }
 
 impl StorageArea {
     /// A queue pair, and its buffers. The buffers have to be of memory that the queue pair knows, or each transfer ends with
     /// [`StorageError::Foreign`].
     pub fn new(vsic: Box<dyn Vsic>, pool: Pool) -> StorageArea {
-        StorageArea { vsic, pool }
+        StorageArea { vsic, pool, renewal: None }
+    }
+
+    /// The same; if the queue pair is lost, the area goes on with the next one that `renewal` has. Commands that are given meanwhile end
+    /// with [`StorageError::Gone`].
+    pub fn with_renewal(self, renewal: Box<dyn Renewal>) -> StorageArea {
+        StorageArea { renewal: Some(renewal), ..self }
     }
 }
 
@@ -60,6 +69,11 @@ struct Open {
     free: Vec<u32>,
     /// Something was submitted since the doorbell was rung.
     is_queued: bool,
+    renewal: Option<Box<dyn Renewal>>,
+    /// The queue pair was lost, and the next one is on its way.
+    is_renewing: bool,
+    /// The loop slept on the doorbell though nothing was under way: it may have rung because the queue pair is lost.
+    was_slept_on: Cell<bool>,
 }
 
 impl Open {
@@ -74,6 +88,49 @@ impl Open {
             asked: vec![None; geometry.depth as usize],
             free: (0..geometry.depth).rev().collect(),
             is_queued: false,
+            renewal: area.renewal,
+            is_renewing: false,
+            was_slept_on: Cell::new(false),
+        }
+    }
+
+    /// Whether there may be completions, or news of the queue pair itself.
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.vsic.in_flight() > 0 || self.was_slept_on.take()
+    }
+
+    /// Goes on with the next queue pair if this one is lost and all that was under way has ended.
+    #[inline]
+    fn renew(&mut self) {
+        if self.renewal.is_some() && self.vsic.is_lost() && self.vsic.in_flight() == 0 {
+            self.renew_lost();
+        }
+    }
+
+    fn renew_lost(&mut self) {
+        let Some(renewal) = &mut self.renewal else { return };
+        if !std::mem::replace(&mut self.is_renewing, true) {
+            renewal.begin();
+        }
+        let Some((vsic, pool)) = renewal.next() else { return };
+        // Buffers of the old memory that the service has stay as they are, and are copied when they are written.
+        (self.vsic, self.pool, self.is_renewing) = (vsic, pool, false);
+        self.geometry = self.vsic.geometry();
+        // Nothing is under way.
+        self.asked = vec![None; self.geometry.depth as usize];
+        self.free = (0..self.geometry.depth).rev().collect();
+    }
+
+    /// What to sleep on: news of the next queue pair, or completions, or the end of a queue pair that can be renewed.
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        match &self.renewal {
+            Some(renewal) if self.is_renewing && self.vsic.in_flight() == 0 => Some(renewal.doorbell()),
+            None if self.vsic.in_flight() == 0 => None,
+            renewal => {
+                self.was_slept_on.set(renewal.is_some());
+                self.vsic.doorbell()
+            }
         }
     }
 
@@ -193,7 +250,7 @@ impl Storage {
         for index in 0..self.areas.len() {
             let area = AreaId::new(index as u32, 0);
             let mut passing = std::mem::take(&mut self.passing);
-            if let Some(open) = self.areas.get_mut(index).filter(|open| open.vsic.in_flight() > 0) {
+            if let Some(open) = self.areas.get_mut(index).filter(|open| open.is_due()) {
                 open.vsic.complete(&mut passing, COMPLETIONS_A_TURN);
             }
             for completion in passing.drain(..) {
@@ -204,6 +261,7 @@ impl Storage {
                 }
             }
             self.passing = passing;
+            self.areas.get_mut(index).into_iter().for_each(Open::renew);
         }
         delivered
     }
@@ -226,7 +284,7 @@ impl Storage {
 
     /// The doorbells of disks from which something is awaited.
     pub(crate) fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.areas.iter().filter(|open| open.vsic.in_flight() > 0).filter_map(|open| open.vsic.doorbell())
+        self.areas.iter().filter_map(Open::doorbell)
     }
 
     fn open(&mut self, area: AreaId) -> Result<&mut Open, CommandError> {
@@ -308,5 +366,141 @@ impl StorageCommands for Storage {
             Ok((block, blocks)) => open.submit(Asked::Zero(token), Operation::WriteZeroes { block, blocks }),
             Err(error) => self.refuse(Event::Zeroed { area, token, result: Err(error) }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::renewal::QueuePair;
+    use crate::wait_set::Doorbell;
+    use qanat_disk::{Media, Sim, SimConfig};
+    use qanat_nic::Region;
+    use std::os::fd::AsFd;
+    use std::rc::Rc;
+
+    /// A queue pair whose requests end when it dies, and not before.
+    struct Mortal {
+        is_dead: Rc<Cell<bool>>,
+        geometry: Geometry,
+        under_way: Vec<Request>,
+    }
+
+    impl Vsic for Mortal {
+        fn geometry(&self) -> Geometry {
+            self.geometry
+        }
+
+        fn room(&self) -> usize {
+            self.geometry.depth as usize - self.under_way.len()
+        }
+
+        fn submit(&mut self, request: Request) -> Result<(), Request> {
+            self.under_way.push(request);
+            Ok(())
+        }
+
+        fn ring(&mut self) {}
+
+        fn complete(&mut self, completions: &mut Vec<Completion>, _completions_max: usize) -> usize {
+            let ended = self.under_way.drain(..if self.is_dead.get() { self.under_way.len() } else { 0 });
+            let ended = ended.map(|Request { token, operation }| {
+                let result = Err(StorageError::Gone);
+                Completion { token, frame: operation.into_frame(), result }
+            });
+            let before = completions.len();
+            completions.extend(ended);
+            completions.len() - before
+        }
+
+        fn in_flight(&self) -> usize {
+            self.under_way.len()
+        }
+
+        fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn is_lost(&self) -> bool {
+            self.is_dead.get()
+        }
+
+        fn statistics(&self) -> VsicStatistics {
+            VsicStatistics::default()
+        }
+    }
+
+    /// Has the next queue pair when it is told to.
+    struct Next {
+        begun: Rc<Cell<u32>>,
+        pair: Rc<Cell<Option<QueuePair>>>,
+        bell: Doorbell,
+    }
+
+    impl Renewal for Next {
+        fn begin(&mut self) {
+            self.begun.set(self.begun.get() + 1);
+        }
+
+        fn next(&mut self) -> Option<QueuePair> {
+            self.pair.take()
+        }
+
+        fn doorbell(&self) -> BorrowedFd<'_> {
+            self.bell.as_fd()
+        }
+    }
+
+    fn sim(depth: u32) -> QueuePair {
+        let sim = Sim::new(&Media::new(64, 512), SimConfig { depth, ..SimConfig::default() });
+        let pool = Region::new(4, 4_096).unwrap().pool(4).unwrap();
+        (Box::new(sim), pool)
+    }
+
+    /// Results of reads, by their tokens, within a few turns.
+    fn ended(storage: &mut Storage) -> Vec<(u64, Result<(), StorageError>)> {
+        let mut ended = Vec::new();
+        for _ in 0..4 {
+            storage.ring();
+            storage.deliver(|event, _| match event {
+                Event::Read { token, result, .. } => ended.push((token, result.map(drop))),
+                event => panic!("{event:?}"),
+            });
+        }
+        ended
+    }
+
+    #[test]
+    fn an_area_goes_on_with_the_next_queue_pair_and_every_command_ends_once() {
+        let (is_dead, begun, pair) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+        let (model, pool) = sim(4);
+        let mortal = Mortal { is_dead: Rc::clone(&is_dead), geometry: model.geometry(), under_way: Vec::new() };
+        let next = Next { begun: Rc::clone(&begun), pair: Rc::clone(&pair), bell: Doorbell::new().unwrap() };
+        let mut storage = Storage::default();
+        let area = storage.add(StorageArea::new(Box::new(mortal), pool).with_renewal(Box::new(next)));
+        storage.read(area, 0, 512, 1).unwrap();
+        storage.read(area, 512, 512, 2).unwrap();
+        assert!(ended(&mut storage).is_empty() && begun.get() == 0);
+        let old = storage.area_block(area).unwrap();
+        is_dead.set(true);
+        let gone = Err(StorageError::Gone);
+        assert_eq!(ended(&mut storage), [(1, gone), (2, gone)]);
+        assert_eq!(begun.get(), 1, "once for one that is lost");
+        assert_eq!(storage.doorbells().count(), 1, "what comes is slept on");
+        storage.read(area, 0, 512, 3).unwrap();
+        assert_eq!(ended(&mut storage), [(3, gone)]);
+        pair.set(Some(sim(2)));
+        assert!(ended(&mut storage).is_empty());
+        storage.read(area, 0, 512, 4).unwrap();
+        assert_eq!((ended(&mut storage), begun.get()), (vec![(4, Ok(()))], 1));
+        // A block of the old memory is copied.
+        let mut block = old;
+        block.append(&[7; 512]);
+        storage.write(area, 0, block, Durability::Durable, 5).unwrap();
+        storage.ring();
+        let mut results = Vec::new();
+        storage
+            .deliver(|event, _| results.extend(matches!(event, Event::Written { result: Ok(()), .. }).then_some(())));
+        assert_eq!(results.len(), 1);
     }
 }

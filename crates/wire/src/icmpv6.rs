@@ -1,9 +1,8 @@
 //! ICMP for IPv6 (RFC 4443). Neighbor discovery: [`crate::neighbor_discovery`].
 
+use crate::icmp::{self, pair};
+pub use crate::icmp::{HEADER_LENGTH, TimeExceededCode};
 use crate::{Error, checksum, field};
-
-/// Bytes before the body.
-pub const HEADER_LENGTH: usize = 8;
 
 const DESTINATION_UNREACHABLE: u8 = 1;
 const PACKET_TOO_BIG: u8 = 2;
@@ -33,17 +32,6 @@ impl UnreachableCode {
     pub const PORT: UnreachableCode = UnreachableCode(4);
 }
 
-/// Which time was exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TimeExceededCode(pub u8);
-
-impl TimeExceededCode {
-    /// Hop limit reached zero in transit.
-    pub const IN_TRANSIT: TimeExceededCode = TimeExceededCode(0);
-    /// Fragments were missing for too long.
-    pub const REASSEMBLY: TimeExceededCode = TimeExceededCode(1);
-}
-
 /// What is wrong with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParameterProblemCode(pub u8);
@@ -57,70 +45,26 @@ impl ParameterProblemCode {
     pub const OPTION: ParameterProblemCode = ParameterProblemCode(2);
 }
 
-/// A view of a message.
+/// ICMPv6, as a [`Message`]'s protocol.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
-    header: &'a [u8; HEADER_LENGTH],
-    payload: &'a [u8],
-}
+pub struct V6;
 
-impl<'a> Message<'a> {
-    /// `bytes`: what follows an IPv6 packet's extension headers.
-    #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Error> {
-        let (header, payload) = bytes.split_first_chunk().ok_or(Error::Truncated)?;
-        Ok(Message { header, payload })
-    }
+/// A view of a message.
+pub type Message<'a> = icmp::Message<'a, V6>;
 
-    /// Type and code together decide what a message is; see [`Header::parse`].
-    #[inline(always)]
-    pub fn message_type(&self) -> u8 {
-        field::u8_at::<0, _>(self.header)
-    }
-
-    /// Code.
-    #[inline(always)]
-    pub fn code(&self) -> u8 {
-        field::u8_at::<1, _>(self.header)
-    }
-
-    /// The checksum as it stands.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        field::u16_at::<2, _>(self.header)
-    }
-
-    /// The header's last four bytes.
-    #[inline(always)]
-    pub(crate) fn rest(&self) -> [u8; 4] {
-        field::array_at::<4, 4, _>(self.header)
-    }
-
+impl icmp::Message<'_, V6> {
     /// Whether the checksum is right. `pseudo_header_sum`: see [`checksum::pseudo_header_v6`], over
-    /// [`length`](Message::length).
+    /// [`length`](icmp::Message::length).
     #[inline]
     pub fn checksum_is_valid(&self, pseudo_header_sum: u16) -> bool {
-        let sum = checksum::combine(checksum::sum(self.header), checksum::sum(self.payload));
-        checksum::is_valid(checksum::combine(pseudo_header_sum, sum))
+        checksum::is_valid(checksum::combine(pseudo_header_sum, self.sum()))
     }
 
-    /// Header and payload, bytes.
-    #[inline(always)]
-    pub fn length(&self) -> usize {
-        HEADER_LENGTH + self.payload.len()
-    }
-
-    /// An error (types below 128): it must not be answered with another, and [`payload`](Message::payload) quotes the
+    /// An error (types below 128): it must not be answered with another, and [`payload`](icmp::Message::payload) quotes the
     /// packet it is about (see [`crate::ipv6::Packet::parse_quoted`]).
     #[inline(always)]
     pub fn is_error(&self) -> bool {
         self.message_type() < 128
-    }
-
-    /// Echo data, the beginning of the packet an error is about, or a discovery message's body.
-    #[inline(always)]
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 }
 
@@ -177,8 +121,7 @@ pub enum Header {
 impl Header {
     /// The header of a view.
     pub fn parse(message: &Message<'_>) -> Header {
-        let (header, code) = (message.header, message.code());
-        let (identifier, sequence) = (field::u16_at::<4, _>(header), field::u16_at::<6, _>(header));
+        let (header, code, (identifier, sequence)) = (message.header, message.code(), message.echo());
         match message.message_type() {
             DESTINATION_UNREACHABLE => Header::DestinationUnreachable { code: UnreachableCode(code) },
             // The code is to be ignored (RFC 4443, section 3.2).
@@ -195,10 +138,6 @@ impl Header {
 
     /// Type, code and the last four bytes.
     fn parts(&self) -> (u8, u8, [u8; 4]) {
-        let pair = |a: u16, b: u16| {
-            let ([a, b], [c, d]) = (a.to_be_bytes(), b.to_be_bytes());
-            [a, b, c, d]
-        };
         match *self {
             Header::DestinationUnreachable { code } => (DESTINATION_UNREACHABLE, code.0, [0; 4]),
             Header::PacketTooBig { mtu } => (PACKET_TOO_BIG, 0, mtu.to_be_bytes()),
@@ -213,14 +152,6 @@ impl Header {
     /// Writes the header and `payload` behind it, with the checksum: `HEADER_LENGTH + payload.len()` bytes, over which
     /// `pseudo_header_sum` is.
     pub fn emit(&self, bytes: &mut [u8], payload: &[u8], pseudo_header_sum: u16) -> Result<usize, Error> {
-        let (header, rest) = bytes.split_first_chunk_mut::<HEADER_LENGTH>().ok_or(Error::NoRoom)?;
-        let place = rest.get_mut(..payload.len()).ok_or(Error::NoRoom)?;
-        let payload_sum = checksum::combine(pseudo_header_sum, checksum::copy_and_sum(payload, place));
-        let (message_type, code, last) = self.parts();
-        field::put_array_at::<0, 4, _>(header, [message_type, code, 0, 0]);
-        field::put_array_at::<4, 4, _>(header, last);
-        let sum = checksum::combine(checksum::sum(header), payload_sum);
-        field::put_u16_at::<2, _>(header, checksum::finish(sum));
-        Ok(HEADER_LENGTH + payload.len())
+        icmp::emit(self.parts(), bytes, payload, pseudo_header_sum)
     }
 }

@@ -40,6 +40,7 @@ pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod field;
+pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ip;

@@ -1,7 +1,14 @@
 //! Streams whose every byte is known from its place: a byte lost, repeated or moved is seen at once.
 
-use crate::random::mix;
 use qanat::{Fill, Source};
+
+/// A number whose bits all depend on all of `value`'s (splitmix64's finaliser).
+pub fn mix(value: u64) -> u64 {
+    let mut mixed = value;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
 
 /// Writes the bytes from `offset` on of the stream called `salt`.
 pub fn fill(salt: u64, offset: u64, target: &mut [u8]) {

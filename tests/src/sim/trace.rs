@@ -1,6 +1,6 @@
 //! What a device saw, as a capture file: hashed always, written when asked for.
 
-use crate::random::mix;
+use crate::sim::pattern::mix;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Write};

@@ -4,7 +4,7 @@ use super::network::{Device, Network, Pools};
 use super::node::Node;
 use super::seeds::Run;
 use super::trace::Trace;
-use crate::random::mix;
+use crate::sim::pattern::mix;
 use qanat_nic::{Clock, FaultRates, ManualClock, Time, Vnic};
 use std::cell::Cell;
 use std::rc::Rc;

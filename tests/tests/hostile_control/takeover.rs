@@ -357,6 +357,15 @@ fn a_queue_is_open_as_long_as_somebody_holds_it() {
     });
 }
 
+/// A daemon whose log goes to a file, so that a test can wait for a line of it.
+fn logged(policy: &Path, socket: &Path, log: &Path) -> Running {
+    let line = "exec \"$0\" up --config \"$1\" --socket \"$2\" 2> \"$3\"";
+    let command = qanat();
+    let words =
+        ["-c".as_ref(), line.as_ref(), command.as_os_str(), policy.as_os_str(), socket.as_os_str(), log.as_os_str()];
+    Program::new("sh").arguments(words).start()
+}
+
 /// A signal comes at any moment: while the daemon starts, while it becomes the next one, twice at once. None is lost or ends it by
 /// itself.
 #[test]
@@ -366,19 +375,8 @@ fn signals_at_any_moment_reload_or_end() {
         let (before, policy) = (links(), directory.path().join("policy"));
         let socket = directory.path().join("control.sock");
         std::fs::write(&policy, rule("")).expect("a policy");
-        // What it says goes to a file, so that the test can wait for a line of it.
         let log = directory.path().join("log");
-        let line = "exec \"$0\" up --config \"$1\" --socket \"$2\" 2> \"$3\"";
-        let command = qanat();
-        let words = [
-            "-c".as_ref(),
-            line.as_ref(),
-            command.as_os_str(),
-            policy.as_os_str(),
-            socket.as_os_str(),
-            log.as_os_str(),
-        ];
-        let daemon = Program::new("sh").arguments(words).start();
+        let daemon = logged(&policy, &socket, &log);
         let listens = || Session::connect(&socket).and_then(|session| session.limits()).is_ok();
         eventually("it listens", Duration::from_secs(20), listens);
         let vnic = Session::connect(&socket).expect("a session").create_vnic(wish(2, &["udp/7"])).expect("a VNIC");
@@ -426,17 +424,7 @@ fn a_reload_that_could_not_start_is_refused() {
         let (policy, socket) = (directory.path().join("policy"), directory.path().join("control.sock"));
         let log = directory.path().join("log");
         std::fs::write(&policy, rule("")).expect("a policy");
-        let line = "exec \"$0\" up --config \"$1\" --socket \"$2\" 2> \"$3\"";
-        let command = qanat();
-        let words = [
-            "-c".as_ref(),
-            line.as_ref(),
-            command.as_os_str(),
-            policy.as_os_str(),
-            socket.as_os_str(),
-            log.as_os_str(),
-        ];
-        let mut daemon = Program::new("sh").arguments(words).start();
+        let mut daemon = logged(&policy, &socket, &log);
         let session = || Session::connect(&socket);
         let listens = || session().and_then(|session| session.limits()).is_ok();
         eventually("it listens", Duration::from_secs(20), listens);

@@ -58,7 +58,7 @@ fn smoltcp_server_under_faults() {
         let Scenario { mut random, network, plans, options, client, server } = scenario(run, 0x736d_6f6c);
         let ours = config(client, any_tcp(&mut random));
         let (entropy, time) = (random.entropy(), start(&mut random));
-        let streams = Streams::new(0, server, &plans);
+        let streams = Streams::new(0, server, &plans).with_forgetful_peer();
         let mut world = World::new(
             run,
             time,
@@ -84,7 +84,7 @@ fn smoltcp_client_under_faults() {
         let Scenario { mut random, network, plans, options, server, .. } = scenario(run, 0x7463_7020);
         let ours = config(server, any_tcp(&mut random));
         let (entropy, time) = (random.entropy(), start(&mut random));
-        let streams = Streams::new(1, server, &plans);
+        let streams = Streams::new(1, server, &plans).with_forgetful_peer();
         let mut world = World::new(
             run,
             time,

@@ -6,11 +6,13 @@
 //! * [`lengths`]: of files and functions
 //! * [`programs`]: where `unsafe` may be, and that every test program is run
 //! * [`ratchets`]: errors that are texts, reasons for unsafe code that give none
+//! * [`duplicates`]: what two files have in common
 //! * [`documents`]: nothing is left for later, and documents speak of what is there
 //! * [`lists`]: what breaks a rule today, in lists that may only shrink
 #![forbid(unsafe_code)]
 
 mod documents;
+mod duplicates;
 mod layers;
 mod lengths;
 mod lists;

@@ -4,18 +4,17 @@ use super::EchoLoadOptions;
 use crate::load::datagrams::pace::Pace;
 use crate::load::datagrams::trips::{RoundTrips, TripFigures};
 use crate::load::datagrams::window::{Mark, Phase, Window};
+use crate::load::exchanges::Exchanges;
 use crate::load::http::LoadError;
-use qanat::{
-    Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StartError, StopHandle, Time,
-};
+use qanat::{Bytes, Commands, Context, Event, Runtime, Service, StartError, StopHandle, Time};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long without any connection before giving up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+#[derive(Default)]
 struct Exchange {
-    connection: ConnectionId,
     mark: Option<Mark>,
     missing: usize,
 }
@@ -25,20 +24,19 @@ struct Messages {
     connections: usize,
     message: Bytes,
     window: Window,
-    /// By the connection's slot.
-    exchanges: Vec<Option<Exchange>>,
+    exchanges: Exchanges<Exchange>,
     closed: u64,
 }
 
 impl Messages {
     fn send(&mut self, index: usize, context: &mut Context<'_>) {
         let now = context.now();
-        let Some(Some(exchange)) = self.exchanges.get_mut(index) else { return };
+        let Some((connection, exchange)) = self.exchanges.get_mut(index) else { return };
         if exchange.mark.is_some() {
             return;
         }
         let Some(mark) = self.window.next(now) else { return };
-        match context.send(exchange.connection, self.message.clone()) {
+        match context.send(*connection, self.message.clone()) {
             Ok(()) => {
                 exchange.mark = Some(mark);
                 exchange.missing = self.message.len();
@@ -49,7 +47,7 @@ impl Messages {
 
     /// Open loop: what has come due goes to connections that are idle.
     fn send_due(&mut self, context: &mut Context<'_>) {
-        for index in 0..self.exchanges.len() {
+        for index in self.exchanges.slots() {
             self.send(index, context);
         }
     }
@@ -57,26 +55,19 @@ impl Messages {
 
 impl Service for Messages {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
-        for _ in 0..self.connections {
-            context.connect(self.target, ConnectOptions::default())?;
-        }
-        Ok(())
+        Exchanges::<Exchange>::open(self.target, self.connections, context)
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
             Event::Connected { connection } => {
-                let index = connection.index();
-                if self.exchanges.len() <= index {
-                    self.exchanges.resize_with(index + 1, || None);
-                }
-                self.exchanges[index] = Some(Exchange { connection, mark: None, missing: 0 });
-                self.send(index, context);
+                self.exchanges.insert(connection, Exchange::default());
+                self.send(connection.index(), context);
             }
             Event::Data { connection, chunk } => {
                 let (length, now) = (chunk.len(), context.now());
                 context.consume(connection, chunk);
-                let Some(Some(exchange)) = self.exchanges.get_mut(connection.index()) else { return };
+                let Some((_, exchange)) = self.exchanges.get_mut(connection.index()) else { return };
                 exchange.missing = exchange.missing.saturating_sub(length);
                 if exchange.missing == 0
                     && let Some(mark) = exchange.mark.take()
@@ -87,9 +78,7 @@ impl Service for Messages {
             }
             Event::Closed { connection, .. } => {
                 self.closed += 1;
-                if let Some(slot) = self.exchanges.get_mut(connection.index()) {
-                    *slot = None;
-                }
+                self.exchanges.remove(connection);
             }
             _ => {}
         }
@@ -114,7 +103,7 @@ pub fn run(
         connections: options.pace.window,
         message: Bytes::from(vec![0x5a; options.length]),
         window: Window::new(&patient, runtime.now()),
-        exchanges: Vec::new(),
+        exchanges: Exchanges::new(),
         closed: 0,
     };
     runtime.with_context(|context| messages.start(context))?;
@@ -131,18 +120,11 @@ pub fn run(
         if let Some(figures) = messages.window.observe(now) {
             observe(&figures);
         }
-        let connected = messages.exchanges.iter().any(Option::is_some);
-        if !connected && (messages.closed > 0 || now.since(start) > PATIENCE) {
+        if messages.exchanges.is_empty() && (messages.closed > 0 || now.since(start) > PATIENCE) {
             return Err(LoadError::Runtime(format!("no connection to {}: is the echo running there?", options.target)));
         }
     }
     let report = messages.window.report(runtime.now());
-    let open: Vec<ConnectionId> = messages.exchanges.iter().flatten().map(|exchange| exchange.connection).collect();
-    runtime.with_context(|context| {
-        for connection in open {
-            // Gone already: as well.
-            let _ = context.abort(connection);
-        }
-    });
+    runtime.with_context(|context| messages.exchanges.abort_all(context));
     Ok(report)
 }

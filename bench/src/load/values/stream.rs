@@ -6,8 +6,9 @@ use super::workload::{Request, Workload};
 use crate::load::datagrams::pace::Pace;
 use crate::load::datagrams::trips::{RoundTrips, TripFigures};
 use crate::load::datagrams::window::{Mark, Phase, Window};
+use crate::load::exchanges::Exchanges;
 use crate::load::http::LoadError;
-use qanat::{Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StartError, StopHandle, Time};
+use qanat::{Commands, Context, Event, Runtime, Service, StartError, StopHandle, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +17,6 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Exchange {
-    connection: ConnectionId,
     /// What waits for its answer, the oldest first.
     waiting: VecDeque<(Mark, Request)>,
     /// Bytes of the oldest one's answer that have come.
@@ -31,8 +31,7 @@ pub struct Stream {
     is_open_loop: bool,
     workload: Workload,
     window: Window,
-    /// By the connection's slot.
-    exchanges: Vec<Option<Exchange>>,
+    exchanges: Exchanges<Exchange>,
     tally: Tally,
 }
 
@@ -48,7 +47,7 @@ impl Stream {
             is_open_loop: options.pace.rate_per_s.is_some(),
             workload,
             window: Window::new(&patient, now),
-            exchanges: Vec::new(),
+            exchanges: Exchanges::new(),
             tally: Tally::default(),
         }
     }
@@ -56,12 +55,12 @@ impl Stream {
     /// Sends as many as may be on their way.
     fn send(&mut self, index: usize, context: &mut Context<'_>) {
         let now = context.now();
-        let Some(Some(exchange)) = self.exchanges.get_mut(index) else { return };
+        let Some((connection, exchange)) = self.exchanges.get_mut(index) else { return };
         while exchange.waiting.len() < self.pipeline {
             let Some(mark) = self.window.next(now) else { return };
             let request = self.workload.draw();
             let Some(bytes) = self.workload.request(request) else { return };
-            if context.send(exchange.connection, bytes.clone()).is_err() {
+            if context.send(*connection, bytes.clone()).is_err() {
                 self.window.not_sent(mark);
                 return;
             }
@@ -71,7 +70,7 @@ impl Stream {
 
     /// Compares what has come; `false`: it is not what had to come.
     fn receive(&mut self, index: usize, mut bytes: &[u8], now: Time) -> bool {
-        let Some(Some(exchange)) = self.exchanges.get_mut(index) else { return true };
+        let Some((_, exchange)) = self.exchanges.get_mut(index) else { return true };
         while !bytes.is_empty() {
             let Some((mark, request)) = exchange.waiting.front().copied() else { return false };
             let answer = self.workload.answer(request);
@@ -116,7 +115,7 @@ impl Stream {
             }
             if self.is_open_loop {
                 runtime.with_context(|context| {
-                    for index in 0..self.exchanges.len() {
+                    for index in self.exchanges.slots() {
                         self.send(index, context);
                     }
                 });
@@ -124,40 +123,27 @@ impl Stream {
             if let Some(figures) = self.window.observe(now) {
                 observe(&figures);
             }
-            let connected = self.exchanges.iter().any(Option::is_some);
-            if !connected && (self.tally.closed > 0 || now.since(start) > PATIENCE) {
+            if self.exchanges.is_empty() && (self.tally.closed > 0 || now.since(start) > PATIENCE) {
                 return Err(LoadError::Runtime(format!("no connection to {}: is it serving?", self.target)));
             }
         }
         let report = self.window.report(runtime.now());
-        runtime.with_context(|context| {
-            for exchange in self.exchanges.iter().flatten() {
-                // Gone already: as well.
-                let _ = context.abort(exchange.connection);
-            }
-        });
+        runtime.with_context(|context| self.exchanges.abort_all(context));
         Ok((report, self.tally))
     }
 }
 
 impl Service for Stream {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
-        for _ in 0..self.connections {
-            context.connect(self.target, ConnectOptions::default())?;
-        }
-        Ok(())
+        Exchanges::<Exchange>::open(self.target, self.connections, context)
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
             Event::Connected { connection } => {
-                let index = connection.index();
-                if self.exchanges.len() <= index {
-                    self.exchanges.resize_with(index + 1, || None);
-                }
                 let waiting = VecDeque::with_capacity(self.pipeline);
-                self.exchanges[index] = Some(Exchange { connection, waiting, come: 0 });
-                self.send(index, context);
+                self.exchanges.insert(connection, Exchange { waiting, come: 0 });
+                self.send(connection.index(), context);
             }
             Event::Data { connection, chunk } => {
                 let is_right = self.receive(connection.index(), chunk.bytes(), context.now());
@@ -166,18 +152,14 @@ impl Service for Stream {
                     self.send(connection.index(), context);
                 } else {
                     self.tally.wrong += 1;
-                    // Gone already: as well.
+                    // A connection that is gone already has ended as well.
                     let _ = context.abort(connection);
-                    if let Some(slot) = self.exchanges.get_mut(connection.index()) {
-                        *slot = None;
-                    }
+                    self.exchanges.remove(connection);
                 }
             }
             Event::Closed { connection, .. } => {
                 self.tally.closed += 1;
-                if let Some(slot) = self.exchanges.get_mut(connection.index()) {
-                    *slot = None;
-                }
+                self.exchanges.remove(connection);
             }
             _ => {}
         }

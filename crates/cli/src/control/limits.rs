@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         (
             "areas",
             format!(
-                "{areas} of {areas_max}, {} of {} MiB together, each {rate}",
+                "{areas} of {areas_max}, {} of {} MiB together, {rate} on each disk",
                 bytes.div_ceil(1 << 20),
                 bytes_max >> 20
             ),

@@ -6,8 +6,8 @@ use crate::say::sayln;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use qanat_bench::harness::document;
 use qanat_bench::harness::environment::VERSION;
-use qanat_bench::harness::markdown::markdown;
 use qanat_bench::harness::page::{Section, page};
 use qanat_bench::load::duration;
 use qanat_bench::tables::{self, BenchOptions, Entry, TABLES};
@@ -23,7 +23,7 @@ use std::time::Duration;
 Examples:
   sudo qanat bench --all --report bench.html           every table, as one page with plots: an hour
   sudo qanat bench --all --quick --report bench.html   the same in five minutes, less exact
-  sudo qanat bench --all --report bench.md             the same in Markdown, its pictures beside it
+  sudo qanat bench --all --report bench.md             in Markdown, pictures beside it; text that is there stays
   sudo qanat bench --tables web,echo-veth --json       some of them, for programs
   qanat bench --list                                   their names"
 )]
@@ -61,7 +61,7 @@ struct Common {
     /// The tables as JSON
     #[arg(long)]
     json: bool,
-    /// A page with tables and plots, complete in one file; FILE.md: in Markdown, the plots in files beside it
+    /// A page with tables and plots, complete in one file. FILE.md: in Markdown, each table between its marks, the plots in files beside it
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -111,13 +111,17 @@ struct WebArguments {
 #[command(after_help = "\
 Examples:
   qanat bench disk --quick                       a file of 1 GiB of its own: under a minute; no root
-  qanat bench disk --on /srv/fast.img            a file that is there: WHAT IS IN IT IS OVERWRITTEN
+  qanat bench disk --on /srv/fast.img --overwrite     a file that is there: WHAT IS IN IT IS LOST
+  qanat bench disk --on /dev/sdx --filter reads       a device that is only read
   qanat bench disk --filter 'reads, 4 KiB'       some of its rows
 Needs fio (apt-get install fio).")]
 struct DiskArguments {
-    /// The file or block device to use. What is in it is overwritten
+    /// The file or block device to use
     #[arg(long, value_name = "PATH")]
     on: Option<PathBuf>,
+    /// What is in it may be overwritten, and is lost
+    #[arg(long, requires = "on")]
+    overwrite: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -273,7 +277,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             finish(&sections, &web.common, false)
         }
         Some(Table::Disk(disk)) => {
-            finish(&measure_on(&["disk"], &disk.common, None, disk.on.clone())?, &disk.common, false)
+            finish(&measure_on(&["disk"], &disk.common, None, (disk.on.clone(), disk.overwrite))?, &disk.common, false)
         }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
@@ -314,15 +318,15 @@ fn run_one(name: &str, common: &Common) -> Result<(), String> {
 }
 
 fn measure(names: &[&str], common: &Common, picture: Option<&Path>) -> Result<Vec<Section>, String> {
-    measure_on(names, common, picture, None)
+    measure_on(names, common, picture, (None, false))
 }
 
-/// `on`: the file or device of a table of disks.
+/// `on`: the file or device of a table of disks, and whether it may be overwritten.
 fn measure_on(
     names: &[&str],
     common: &Common,
     picture: Option<&Path>,
-    on: Option<PathBuf>,
+    (on, overwrite): (Option<PathBuf>, bool),
 ) -> Result<Vec<Section>, String> {
     let entries = names.iter().map(|name| tables::named(name)).collect::<Result<Vec<&Entry>, _>>();
     let entries = entries.map_err(|error| error.to_string())?;
@@ -331,6 +335,12 @@ fn measure_on(
     let can_write = |path: &Path| std::fs::OpenOptions::new().create(true).append(true).open(path).map(|_| ());
     if let Some(report) = &common.report {
         can_write(report).map_err(|error| refused(report, &error, "--report"))?;
+        if is_document(report) {
+            let text = document_at(report)?;
+            for name in names {
+                document::place(&text, name).map_err(|error| format!("{}: {error}", report.display()))?;
+            }
+        }
     }
     if let Some(picture) = picture {
         can_write(picture).map_err(|error| refused(picture, &error, "--svg"))?;
@@ -341,6 +351,7 @@ fn measure_on(
         repetitions: common.repetitions,
         duration: common.duration,
         on,
+        overwrite,
         filter: common.filter.clone(),
     };
     // Drawn on standard error, and only where that is a terminal: the tables alone go to standard output.
@@ -384,12 +395,22 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n       ")) }
 }
 
-/// The report as a page, or as Markdown if its name says so.
+/// Whether a report is Markdown, by its name.
+fn is_document(report: &Path) -> bool {
+    report.extension().is_some_and(|ending| ending == "md")
+}
+
+/// The document that a report is to become part of.
+fn document_at(report: &Path) -> Result<String, String> {
+    std::fs::read_to_string(report).map_err(|error| refused(report, &error, "--report"))
+}
+
+/// The report as a page, or in a document of Markdown.
 fn write_report(report: &Path, sections: &[Section]) -> Result<(), String> {
     const TITLE: &str = "Qanat beside others";
     let write =
         |file: &Path, text: String| std::fs::write(file, text).map_err(|error| refused(file, &error, "--report"));
-    if report.extension().is_none_or(|ending| ending != "md") {
+    if !is_document(report) {
         return write(report, page(TITLE, sections));
     }
     let name = |section: &Section| {
@@ -405,7 +426,9 @@ fn write_report(report: &Path, sections: &[Section]) -> Result<(), String> {
             drawn.push(section.name.as_str());
         }
     }
-    write(report, markdown(TITLE, sections, |section| drawn.contains(&section.name.as_str()).then(|| name(section))))
+    let picture = |section: &Section| drawn.contains(&section.name.as_str()).then(|| name(section));
+    let text = document::renewed(&document_at(report)?, TITLE, sections, picture);
+    write(report, text.map_err(|error| format!("{}: {error}", report.display()))?)
 }
 
 fn draw(sections: &[Section], path: &Path) -> Result<(), String> {

@@ -70,7 +70,7 @@ pub struct DeleteArguments {
 #[command(after_help = "\
 Examples:
   qanat disk limit logs --on fast --requests 20k --bytes 200M    a second
-  qanat disk limit logs --on fast                                no limit, if the policy allows that")]
+  qanat disk limit logs --on fast                                no limit but the policy's for all of a user's areas (disk_rate)")]
 pub struct LimitArguments {
     /// Which
     #[arg(value_parser = name)]

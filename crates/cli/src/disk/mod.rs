@@ -9,7 +9,7 @@ mod place;
 mod prepare;
 mod size;
 
-pub use place::{PlaceArguments, name as area_name};
+pub use place::{Place as DiskPlace, PlaceArguments, name as area_name};
 
 use clap::{Args, Subcommand};
 

@@ -123,7 +123,11 @@ fn remedy(path: &Path, daemon: &DaemonArguments, error: &OpenError) -> Option<St
             Some(format!("; it is the daemon's disk {name}: say --on {name}", name = disk.name))
         }
         OpenError::Open { .. } if !path.exists() && path.components().count() == 1 => match disks() {
-            Some(_) => Some("; nor has the daemon a disk of that name (`qanat disk list`)".to_owned()),
+            Some(_) => Some(format!(
+                "; nor has the daemon a disk of that name (`qanat disk list`): `sudo qanat disk add {name} --file PATH --size SIZE` \
+                 makes one",
+                name = path.display()
+            )),
             None => Some("; nor is there a daemon that might have a disk of that name (`sudo qanat up`)".to_owned()),
         },
         _ => None,

@@ -145,7 +145,7 @@ impl Card {
         self.lost_at.is_some()
     }
 
-    /// Whether it is no more, for who has it without a runtime.
+    /// Whether the card has ended, for a caller that has it without a runtime.
     pub fn is_lost(&self, vnic: &impl Vnic) -> bool {
         matches!(self.standing(), Standing::Ended(_)) || vnic.is_gone()
     }

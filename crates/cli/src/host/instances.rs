@@ -13,7 +13,7 @@ use qanat_nic::{MemoryPlan, Vnic, metered};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// Of what the service is woken by besides packets.
+/// Marks what wakes the service besides packets.
 pub const DOORBELL_TOKEN: u64 = 1;
 /// Connections the stack takes beyond the service's limit, for the service to reset at once: with the stack full, a client's handshake
 /// would succeed by cookie and nothing ever answer it.

@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Listens at `address`.
 ///
 /// # Errors
-/// Somebody else does, or it is no address of the kernel's.
+/// Another process listens there, or it is no address of the kernel's.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address)
         .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))

@@ -34,7 +34,7 @@ fn counted<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> Value {
     Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into()))).into()
 }
 
-/// What the stack holds: for whoever looks for leaks.
+/// What the stack holds. It shows leaks.
 fn usage(runtime: &Runtime) -> Value {
     let usage = runtime.stack().usage();
     json!({

@@ -33,8 +33,10 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
         request.options.connections_max = most + REFUSALS;
     }
     request.options.ephemeral_ports.clone_from(&needs.ephemeral_ports);
+    // Before there is a steward: it may ask again for what has been asked for.
+    let storage = application.storage()?;
     let mut placed = options.placement.attach(&options.attach, &request, &hosted.privilege)?;
-    placed.runtime.use_storage(application.storage()?);
+    placed.runtime.use_storage(storage);
     hosted.privilege.give_up(hosted.files.places.clone())?;
     hosted.privilege.check(&hosted.files.needs)?;
     application.prepare(1)?;

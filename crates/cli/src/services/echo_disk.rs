@@ -1,18 +1,21 @@
 //! `qanat echo-disk`: the example of the storage API. What comes is made durable on a disk, and sent back from there.
 
 use crate::daemon::DaemonArguments;
-use crate::disk::{PlaceArguments, area_name};
+use crate::disk::{DiskPlace, PlaceArguments, area_name};
 use crate::host::application::{Announcement, Application, Period, Place, Rates, Requirements};
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
+use crate::log;
 use clap::Args;
 use qanat::disk::{AreaName, DiskOptions};
-use qanat::{AreaId, PROTOCOL_TCP, Storage, StorageArea};
+use qanat::{AreaBuffers, AreaId, AreaNews, DaemonArea, PROTOCOL_TCP, Storage, StorageArea};
+use qanat_control::protocol::AreaPath;
 use qanat_echo::{DiskEcho, Figures};
 use qanat_nic::Region;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Bytes of a piece that is stored, at most.
 const BUFFER_BYTES: u32 = 16 << 10;
@@ -23,18 +26,22 @@ const CONNECTIONS_MAX: u32 = 256;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat disk prepare fast.img --size 1G              a file becomes a disk,
-  qanat disk create logs --on fast.img --size 256M   and a part of it an area
-  sudo qanat echo-disk logs --on fast.img            TCP at 10.77.0.2:7; WHAT IS IN THE AREA IS OVERWRITTEN
-  sudo qanat load tcp 10.77.0.2:7 --size 512         how long a durable answer takes
-  ncat 10.77.0.2 7                                   or by hand
+  qanat disk create logs --on fast --size 256M         an area on the daemon's disk `fast`
+  sudo qanat echo-disk logs --on fast                  TCP at 10.77.0.2:7; WHAT IS IN THE AREA IS OVERWRITTEN
+  sudo qanat load tcp 10.77.0.2:7 --size 512           how long a durable answer takes
+  ncat 10.77.0.2 7                                     or by hand
+  qanat disk prepare fast.img --size 1G                without a daemon: a file becomes a disk,
+  qanat disk create logs --on ./fast.img --size 256M   and a part of it an area
+  sudo qanat echo-disk logs --on ./fast.img
+A disk of the daemon's is used through its core. If the core dies, or the daemon is started again, what is under way is not
+answered, and the service goes on with the area.
 The program is services/echo/src/disk.rs; docs/guide/5-own-service.md explains it.")]
 pub struct Arguments {
     /// The area that pieces are stored in, over and over from its beginning
     #[arg(value_parser = area_name)]
     area: AreaName,
-    /// The disk: a file or block device that `qanat disk prepare` has prepared
-    #[arg(long, value_name = "PATH")]
+    /// The disk: one of the daemon's by its name, or a file or block device that `qanat disk prepare` has prepared
+    #[arg(long, value_name = "DISK")]
     on: PathBuf,
     /// Port
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
@@ -70,12 +77,16 @@ impl Application for EchoDisk<'_> {
     fn storage(&self) -> Result<Storage, String> {
         let Arguments { on, area, .. } = self.arguments;
         let disk = PlaceArguments { on: on.clone(), json: false, daemon: DaemonArguments::default() };
+        let mut storage = Storage::default();
+        if let DiskPlace::Daemon(_, name) = disk.find() {
+            storage.add(area_of_daemon(&disk.daemon, AreaPath { disk: name, area: area.to_string() })?);
+            return Ok(storage);
+        }
         let region =
             Region::new(CONNECTIONS_MAX, BUFFER_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
         let options = DiskOptions { depth: CONNECTIONS_MAX, ..DiskOptions::default() };
         let area = disk.open_area(area, options, std::slice::from_ref(&region))?;
         let pool = region.pool(CONNECTIONS_MAX).ok_or("no buffers")?;
-        let mut storage = Storage::default();
         storage.add(StorageArea::new(Box::new(area), pool));
         Ok(storage)
     }
@@ -121,6 +132,21 @@ impl Application for EchoDisk<'_> {
         let (echoed, bytes, dropped) = (grouped(all.echoed), grouped(all.bytes), grouped(all.dropped));
         vec![format!("Echoed {echoed} pieces, {bytes} bytes, all of them durable before; dropped {dropped}.")]
     }
+}
+
+/// An area that is had again when the disk's core, or the daemon, was started again.
+fn area_of_daemon(daemon: &DaemonArguments, path: AreaPath) -> Result<StorageArea, String> {
+    let buffers = AreaBuffers { count: CONNECTIONS_MAX, bytes: BUFFER_BYTES };
+    let name = path.to_string();
+    let listener = Arc::new(move |news: &AreaNews| match news {
+        AreaNews::Lost => log::warning!("area-lost", "the area {name} is lost: its disk core has ended"),
+        AreaNews::Waiting(why) => log::warning!("area-waiting", "the area {name} can't be had again yet: {why}"),
+        AreaNews::Back(after) => {
+            log::info!("area-back", "the area {name} is there again, after {} ms", after.as_millis())
+        }
+        AreaNews::Gone(why) => log::warning!("area-gone", "the area {name} is gone for good: {why}"),
+    });
+    DaemonArea::open(daemon.path(), path, buffers, listener).map_err(|error| error.to_string())
 }
 
 /// Runs the echo until it is told to stop.

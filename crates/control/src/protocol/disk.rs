@@ -82,12 +82,6 @@ pub struct DiskRate {
 impl DiskRate {
     /// No limit.
     pub const UNLIMITED: DiskRate = DiskRate { requests_per_s: 0, bytes_per_s: 0 };
-
-    /// Whether a rate stays below this one.
-    pub fn contains(self, other: DiskRate) -> bool {
-        let holds = |most: u64, wanted: u64| most == 0 || (wanted > 0 && wanted <= most);
-        holds(self.requests_per_s, other.requests_per_s) && holds(self.bytes_per_s, other.bytes_per_s)
-    }
 }
 
 impl std::fmt::Display for DiskRate {

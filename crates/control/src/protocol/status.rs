@@ -178,7 +178,7 @@ pub struct Limits {
     /// Bytes of all areas together: at most, in use.
     #[serde(default)]
     pub area_bytes: [u64; 2],
-    /// What may be asked of each area.
+    /// What may be asked of all areas of this user together, on each disk.
     #[serde(default)]
     pub disk_rate: DiskRate,
 }

@@ -117,8 +117,8 @@ pub struct StackWish {
     /// First addresses of the service's other cards: on a net core that has none of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub apart_from: Vec<Address>,
-    /// Of a card with several queues the one that is asked for: each is served by a stack of its own. Whoever of the process asks
-    /// first has the card made.
+    /// The queue that is asked for, if the card has several: a stack of its own serves each. The process' first request makes the
+    /// card.
     #[serde(skip_serializing_if = "is_first")]
     pub queue: u32,
 }

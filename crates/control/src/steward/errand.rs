@@ -90,7 +90,10 @@ impl Duties {
         match request {
             // The handle that comes with it is proof.
             Request::Reclaim => true,
-            Request::CreateVnic(_) | Request::OpenVnic { .. } | Request::AttachNetCore { .. } => {
+            Request::CreateVnic(_)
+            | Request::OpenVnic { .. }
+            | Request::AttachNetCore { .. }
+            | Request::OpenArea(_) => {
                 let text = |request: &Request| serde_json::to_vec(request).ok();
                 let wanted = text(request);
                 wanted.is_some() && self.requests.iter().any(|known| text(known) == wanted)

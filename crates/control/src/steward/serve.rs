@@ -133,7 +133,7 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::VnicWish;
+    use crate::protocol::{AreaPath, AreaWish, VnicWish};
     use crate::steward::errand::{NetCoreDuty, channel};
     use crate::steward::service::Channel;
     use std::os::unix::net::UnixStream;
@@ -143,15 +143,23 @@ mod tests {
         Request::CreateVnic(VnicWish { name: name.to_owned(), ..VnicWish::default() })
     }
 
+    fn area(name: &str) -> Request {
+        let path = AreaPath { disk: "fast".to_owned(), area: name.to_owned() };
+        let layout = qanat_disk::shared::SharedLayout { queue_bytes: 4_096, frame_bytes: 4_096, frames: 1 };
+        Request::OpenArea(AreaWish { path, read_only: false, layout })
+    }
+
     #[test]
     fn only_what_was_asked_before_is_asked_again() {
-        let duties = Duties { requests: vec![wish("web"), Request::OpenVnic { vnic: 3 }], ..Duties::default() };
-        for allowed in [wish("web"), Request::OpenVnic { vnic: 3 }, Request::Reclaim] {
+        let duties =
+            Duties { requests: vec![wish("web"), Request::OpenVnic { vnic: 3 }, area("logs")], ..Duties::default() };
+        for allowed in [wish("web"), Request::OpenVnic { vnic: 3 }, area("logs"), Request::Reclaim] {
             assert!(duties.permit(&allowed), "{allowed:?}");
         }
         let card = VnicWish::default();
         for other in [
             wish("another"),
+            area("data"),
             Request::OpenVnic { vnic: 4 },
             Request::DeleteVnic { vnic: 3 },
             Request::Status,

@@ -43,8 +43,8 @@ impl Daemon {
         }
     }
 
-    /// Whether a card is not to be looked at yet. Who has a TAP device's descriptor can change the device as often as he likes, without a
-    /// right.
+    /// Whether a card is not to be looked at yet. A process with a TAP device's descriptor can change the device as often as it
+    /// likes, without any right.
     fn is_spared(&mut self, slot: u32) -> bool {
         let Some(vnic) = self.vnics.get_mut(&slot).filter(|vnic| vnic.is_tap()) else { return false };
         let now = Instant::now();

@@ -7,7 +7,7 @@ use crate::policy::Rule;
 use qanat_control::filter::{Direction, Rate};
 use qanat_control::protocol::VnicWish;
 
-/// For whom a VNIC is made, and by which rule.
+/// The process that a VNIC is made for, and the rule that allows it.
 pub(crate) struct Maker {
     pub(crate) rule: Rule,
     /// The number of the user's ceiling.

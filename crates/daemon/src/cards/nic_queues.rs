@@ -1,4 +1,4 @@
-//! Which queues of NICs may be had, and who has them.
+//! Which queues of NICs may be used, and by whom they are.
 
 use crate::cards::nic::{is_ours, release};
 use crate::cards::vnic::{Vnic, place};

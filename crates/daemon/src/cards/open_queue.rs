@@ -83,9 +83,9 @@ impl Vnic {
         Ok(handed)
     }
 
-    /// Whether who opens a queue may have an injector. With it goes the descriptor of an XDP program, and the kernel lets whoever
-    /// holds one attach it, by a link, to any device of the namespace he is in: no capability is asked for. So nobody has it who
-    /// could not do that anyway, or can't at all.
+    /// Whether the process that opens a queue may have an injector. The descriptor of an XDP program goes with it, and the kernel
+    /// lets a process attach such a program, by a link, to any device of its namespace without a capability. So only those get an
+    /// injector that could do so anyway, or that can't make links at all.
     fn may_inject(&self, opener: Opener) -> bool {
         let is_trusted = opener == Opener::NetCore || self.user == 0 || self.rule.trusted;
         is_trusted && !self.is_nics() && is_injectable(self.wish.mtu)

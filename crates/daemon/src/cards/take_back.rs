@@ -1,6 +1,7 @@
 //! VNICs that an earlier daemon made.
 
-use crate::cards::vnic::Vnic;
+use crate::cards::maker::Maker;
+use crate::cards::vnic::{Frame, Vnic};
 use crate::cards::{nic, tap, veth};
 use crate::error::DaemonError;
 use crate::fence::rows::VnicRow;
@@ -34,28 +35,15 @@ impl Vnic {
         }
         row.generation = row.generation.wrapping_add(1);
         enter(tables, slot, &wish, &host, &end)?;
-        let handles = 0;
+        // Its rows of limits are filled by whoever takes it back.
+        let maker = Maker { rule, owner: None, user, account, process };
         let mut vnic = Vnic {
-            slot,
-            wish,
-            user,
-            account,
-            process,
-            rule,
-            host,
-            end,
-            gateways,
-            row,
             filters,
             assigned,
             rates,
             queues,
             sockets,
-            handles,
-            is_away: false,
-            tap: None,
-            function: None,
-            next_look: None,
+            ..Vnic::assemble(slot, wish, maker, Frame { host, end, gateways, row })
         };
         vnic.write_filters(tables)?;
         Ok(vnic)

@@ -2,8 +2,8 @@
 //!
 //! The device is the kernel's end, and the application has its descriptor. Classifiers on the device judge what goes either way
 //! (`bpf/tap.h`), over the same tables as the programs of veth devices. They are there before the device is set up, and before anybody
-//! has the descriptor. It has one queue, which whoever has a copy of the descriptor shares: none can be taken back but by
-//! the end of the card.
+//! has the descriptor. It has one queue, which all copies of the descriptor share. Copies can't be taken back: only the
+//! end of the card ends them.
 
 use crate::cards::maker::Maker;
 use crate::cards::uplink;
@@ -177,7 +177,7 @@ impl Vnic {
         }
     }
 
-    /// A copy of the device's descriptor, for who has the card.
+    /// A copy of the device's descriptor, for the process that has the card.
     pub(crate) fn open_tap(&mut self) -> Result<OwnedFd, Refusal> {
         if self.tap.is_none() && self.wish.persistent {
             // Taken back from an earlier daemon, and nobody had it open then.

@@ -1,4 +1,4 @@
-//! Who has connected is judged by the policy, now or when the [registrar](super::registrar) has an answer.
+//! The policy judges each new client, at once or when the [registrar](super::registrar) has an answer.
 
 use crate::clients::peer::Peer;
 use crate::clients::registrar::Waiting;

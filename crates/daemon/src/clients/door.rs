@@ -1,4 +1,4 @@
-//! The door: who connects is let in, or turned away with what has been sent already.
+//! The door: a process that connects is let in, or turned away together with what it has sent already.
 
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
@@ -41,7 +41,7 @@ impl Daemon {
         }
     }
 
-    /// Nobody can be let in: there are no descriptors, most likely. Who waits is let in when there are.
+    /// Nobody can be let in, most likely for lack of descriptors. Those who wait are let in when there are some.
     pub(crate) fn pause(&mut self, token: u64, error: Errno) {
         let is_door = |token: &u64| self.endpoints.get(token).is_some_and(|paused| paused.role != Role::Links);
         if !self.paused.iter().any(|(_, paused)| is_door(paused)) {

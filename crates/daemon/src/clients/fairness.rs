@@ -1,15 +1,15 @@
-//! Who is served next: users have equal shares of the loop's time. What serving one takes is measured and counted to him, the
-//! end of his objects included; who has had more than others that wait now waits until they have had as much.
+//! Who is served next: users have equal shares of the loop's time. The time that serving a user takes is measured and charged to
+//! that user, the end of the user's objects included. A user who had more than others that wait now waits until they have had as much.
 //!
-//! This is fair queueing by virtual time: it stands where the user is who has had least of those who wait. Who comes after a
-//! while begins there, so nobody saves up, and nobody pays for what he had when nobody else wanted any.
+//! This is fair queueing by virtual time. Virtual time is that of the waiting user who had least. A user who comes after a while
+//! begins there. So nobody saves up, and nobody pays for time that nobody else wanted.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// So much more than others may be had before the order in which things came to be ready no longer counts.
+/// A user may have so much more than others before the order of arrival no longer counts.
 const ALLOWANCE: Duration = Duration::from_millis(5);
-/// A turn ends after this, and whoever has come meanwhile is in the next.
+/// A turn ends after this. Clients that have come meanwhile are in the next.
 pub(crate) const TURN: Duration = Duration::from_millis(5);
 /// Users remembered; more, and those who are not ahead are forgotten.
 const USERS_MAX: usize = 1_024;

@@ -60,7 +60,7 @@ pub(crate) struct Registrar {
     pub(super) replies: Receiver<Reply>,
     /// Written by the thread after each reply.
     pub(super) bell: Arc<OwnedFd>,
-    /// Asked, and not answered yet.
+    /// Questions that are not answered yet.
     pub(super) asked: Vec<Question>,
     pub(super) names: Option<(Stamp, Instant, Names)>,
     accounts: HashMap<u32, (bool, Instant)>,

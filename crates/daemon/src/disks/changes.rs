@@ -11,7 +11,7 @@ use crate::policy::Rule;
 use crate::requests::served::Served;
 use qanat_control::protocol::{AreaPath, DiskState, DiskWish, FunctionWish, Request};
 use qanat_control::refusal::{Cause, Refusal};
-use qanat_disk::area::{AreaName, Owner, UNIT_BYTES};
+use qanat_disk::area::{AreaLimits, AreaName, Owner, UNIT_BYTES};
 
 fn no_disk(name: &str) -> Refusal {
     format!("there is no disk {name}: `qanat disk list` shows those there are").into()
@@ -27,7 +27,7 @@ fn rounded(bytes: u64) -> Result<u64, Refusal> {
 pub(super) fn owned<'disk>(disk: &'disk Disk, peer: Peer, path: &AreaPath) -> Result<&'disk AreaEntry, Refusal> {
     let area = disk.by_name(&path.area).ok_or_else(|| {
         let AreaPath { disk, area } = path;
-        format!("the disk {disk} has no area {area}: `qanat disk list` shows those there are")
+        format!("the disk {disk} has no area {area}: `qanat disk create {area} --on {disk} --size SIZE` makes it, `qanat disk list` shows those there are")
     })?;
     match peer.user == 0 || area.owner.uid == peer.user {
         true => Ok(area),
@@ -206,10 +206,7 @@ impl Daemon {
             }
             Wish::Limit { path, rate } => {
                 let area = owned(disk, peer, path)?;
-                let (name, is_own) = (area.name.clone(), area.owner.uid == peer.user);
-                if is_own && peer.user != 0 {
-                    self.rule(peer)?.check_disk_rate(*rate)?;
-                }
+                let name = area.name.clone();
                 Ok(Plan::of(Change::Limit { name, limits: limits_of(*rate) }))
             }
             Wish::Delete { path } => {
@@ -233,7 +230,8 @@ impl Daemon {
         let reserved = rounded(bytes)?;
         self.check_room(peer, &rule, 1, reserved)?;
         let owner = Owner { uid: peer.user, gid: peer.group };
-        let limits = limits_of(rule.disk_rate);
+        // The ceiling of its user holds anyway.
+        let limits = AreaLimits::default();
         Ok(Plan { areas: 1, bytes: reserved, ..Plan::of(Change::Create { name, owner, limits, bytes }) })
     }
 

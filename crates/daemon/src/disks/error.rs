@@ -51,6 +51,13 @@ pub(super) enum DiskError {
     Random(io::Error),
 }
 
+impl DiskError {
+    /// Whether the disk may be had later: somebody has it, or it is not there.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, DiskError::Open(OpenError::Busy { .. } | OpenError::Open { .. }))
+    }
+}
+
 /// What does by itself what an error's remedy says.
 fn taking(error: &NvmeOpenError) -> &'static str {
     match error {

@@ -113,9 +113,13 @@ impl Daemon {
 
     fn disk_not_opened(&mut self, number: u32, error: &DiskError) {
         let Some(disk) = self.disks.all.get_mut(&number) else { return };
-        let (why, awaited_by) = (error.to_string(), disk.awaited_by.take());
+        let (mut why, awaited_by) = (error.to_string(), disk.awaited_by.take());
+        if awaited_by.is_none() && error.may_pass() {
+            why += "; it is tried again";
+        } else {
+            disk.orders = None;
+        }
         disk.state = DiskState::Failed(why.clone());
-        disk.orders = None;
         if awaited_by.is_none() {
             return self.tell_of_disk("disk-open", "failed", number, &why);
         }

@@ -5,6 +5,7 @@ use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
 use crate::disks::changes::owned;
 use crate::disks::core::{Awaiting, DiskCore, DiskCoreStarter, StartedCore, Tenant};
+use crate::disks::disk::limits_of;
 use crate::disks::errands::{Errand, Wish};
 use crate::disks::worker::Order as DiskOrder;
 use crate::error::{DaemonError, say};
@@ -61,6 +62,7 @@ impl Daemon {
         }
         wish.layout.check().map_err(|error| error.to_string())?;
         let bytes = wish.layout.length();
+        let ceiling = self.rule(peer)?.disk_rate;
         self.check_memory(peer, bytes)?;
         self.ensure_disk_core(number)?;
         let memory = wish.layout.allocate().map_err(|error| error.to_string())?;
@@ -75,10 +77,13 @@ impl Daemon {
         self.charges.lease(lease, peer.account(), bytes);
         let order = TenantConfig {
             tenant,
+            area: area.id,
+            account: peer.account(),
             extents: area.extents,
             bytes: area.bytes,
             read_only: wish.read_only,
             limits: area.limits,
+            ceiling: limits_of(ceiling),
             layout: wish.layout,
         };
         let about = format!("{}, {bytes} bytes of memory", wish.path);

@@ -15,13 +15,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Zeroed between two looks at what is asked: a change waits so long at most.
 const STEP_BYTES: u64 = 8 << 20;
 /// Requests of the table's and zeroes under way at once: one after the other.
 const DEPTH: u32 = 8;
+/// Before a disk that can't be opened is tried again: at first, and at most.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// Orders that wait. The loop gives one after the other.
 const ORDERS_MAX: usize = 4;
 
@@ -168,16 +172,8 @@ fn serve<V: Vsic>(
 ) {
     let mut opening = opening.clone();
     loop {
-        let number = opening.number;
-        let opened = match begin(open, &opening, records) {
-            Ok(opened) => opened,
-            Err(error) => {
-                desk.tell(number, News::Opened(Err(error)));
-                return;
-            }
-        };
-        let (areas, opened) = opened;
-        if !desk.tell(number, News::Opened(Ok(Box::new(opened)))) {
+        let Some((areas, opened)) = begin_at_last(open, &opening, records, desk, orders) else { return };
+        if !desk.tell(opening.number, News::Opened(Ok(Box::new(opened)))) {
             return;
         }
         opening = Opening { is_new: false, size: None, ..opening };
@@ -196,6 +192,48 @@ fn serve<V: Vsic>(
             End::Over => return,
         }
     }
+}
+
+/// Opens a disk. One that was added before, and can't be opened now because somebody has it or it is not there, is tried again until it
+/// can, or nobody wants it any more: the core of a daemon that died may hold it for a while.
+fn begin_at_last<V: Vsic>(
+    open: fn(&Opening) -> Result<Had<V>, DiskError>,
+    opening: &Opening,
+    records: &Records,
+    desk: &Desk,
+    orders: &Receiver<Order>,
+) -> Option<(Areas<V>, Opened)> {
+    let (mut pause, mut is_told) = (AGAIN, false);
+    loop {
+        let error = match begin(open, opening, records) {
+            Ok(opened) => return Some(opened),
+            Err(error) => error,
+        };
+        let is_tried_again = !opening.is_new && error.may_pass();
+        // Why it fails is told once, and if it fails for good.
+        if !std::mem::replace(&mut is_told, true) || !is_tried_again {
+            desk.tell(opening.number, News::Opened(Err(error)));
+        }
+        if !is_tried_again {
+            return None;
+        }
+        match orders.recv_timeout(pause) {
+            Ok(Order::Remove) => {
+                desk.tell(opening.number, News::Removed(forgotten(opening, records)));
+                return None;
+            }
+            // Nothing else is asked of a disk that is not open.
+            Ok(Order::Open | Order::Change(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+        pause = (pause * 2).min(AGAIN_MAX);
+    }
+}
+
+/// The disk is the daemon's no more.
+fn forgotten(opening: &Opening, records: &Records) -> io::Result<()> {
+    records.remove(&opening.name)?;
+    opening.record.function.iter().try_for_each(give_back)
 }
 
 fn begin<V: Vsic>(
@@ -453,9 +491,7 @@ impl<V: Vsic> Worker<V> {
         let Worker { areas, opening, records, desk, .. } = self;
         // Whoever has heard that it is gone may open it.
         drop(areas);
-        let removed =
-            records.remove(&opening.name).and_then(|()| opening.record.function.iter().try_for_each(give_back));
-        desk.tell(opening.number, News::Removed(removed));
+        desk.tell(opening.number, News::Removed(forgotten(&opening, &records)));
         End::Over
     }
 }

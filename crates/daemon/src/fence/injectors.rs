@@ -19,7 +19,7 @@ const MTU: u32 = 1_500;
 /// For whom a queue is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opener {
-    /// Who holds a card's handle.
+    /// A process that holds a card's handle.
     Client,
     /// A net core of the daemon's, which can do no more with a program than run it (`qanat/src/confine/`).
     NetCore,

@@ -89,7 +89,7 @@ const FORGETTABLE: [&str; 5] = ["counters", "flows", "datagrams", "questions", "
 pub const OWN_QUEUE: &str = "own_queue";
 /// The classifier of what comes from TAP devices.
 pub const TAP_GATE: &str = "tap_gate";
-/// Of what goes to them.
+/// The classifier of what goes to TAP devices.
 pub const TAP_DELIVER: &str = "tap_deliver";
 /// The program of what other VNICs send to them.
 const ONWARD: &str = "onward";

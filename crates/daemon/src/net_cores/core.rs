@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A net core that dies sooner than this after its start is started again only then.
 const SHORT_LIFE: Duration = Duration::from_millis(500);
-/// So many starts on end that fail, and its cards are for others until one doesn't.
+/// After so many failed starts in a row its cards are for other net cores, until a start succeeds.
 pub(super) const FAILURES_MAX: u32 = 3;
 /// Each further one doubles the time to the next start, so many times.
 const DOUBLINGS_MAX: u32 = 3;
@@ -35,11 +35,11 @@ pub(crate) struct NetCore {
     pub(crate) running: Option<(Child, OwnedFd)>,
     pub(crate) started: Instant,
     pub(super) restarts: u64,
-    /// Starts on end that failed.
+    /// Starts in a row that failed.
     pub(super) failures: u32,
     /// Queues of VNICs that it serves.
     pub(crate) cards: Vec<CardNumber>,
-    /// Of these, those whose services share them.
+    /// Those of `cards` that services share.
     pub(crate) shared: Vec<CardNumber>,
     /// Those that have come from other net cores.
     pub(crate) cards_moved: u64,

@@ -26,7 +26,7 @@ pub struct Rule {
     pub addresses: Vec<Addresses>,
     /// What may be sent as.
     pub services: Vec<Service>,
-    /// Whom to.
+    /// What may be sent to.
     pub peers: Vec<Addresses>,
     /// Ethernet addresses of peers, or of the next hops towards them.
     pub macs: Vec<Macs>,
@@ -55,7 +55,7 @@ pub struct Rule {
     pub areas: u32,
     /// What one user's areas may have together, MiB.
     pub area_mib: u64,
-    /// Ceiling of each area.
+    /// Ceiling of what one user's areas are asked together, on each disk.
     pub disk_rate: DiskRate,
     /// May add disks and remove them, as root may: whatever file or device is named, the daemon opens it.
     pub disk_admin: bool,
@@ -180,23 +180,6 @@ impl Rule {
         match self.allows_disk(disk) {
             true => Ok(()),
             false => Err(self.refuse(&format!("disk {disk}"), "disks", &list(&self.disks))),
-        }
-    }
-
-    /// Whether an area's rate stays below the ceiling.
-    ///
-    /// # Errors
-    /// The refusal.
-    pub fn check_disk_rate(&self, rate: DiskRate) -> Result<(), Refusal> {
-        match self.disk_rate.contains(rate) {
-            true => Ok(()),
-            false => {
-                let text = format!(
-                    "rule \"{}\" allows an area {}, not {rate}: name both (--requests, --bytes), for one left out means any",
-                    self.name, self.disk_rate
-                );
-                Err(Refusal::new(Cause::Forbidden, text))
-            }
         }
     }
 

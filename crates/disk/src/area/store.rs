@@ -379,17 +379,14 @@ impl<V: Vsic> Areas<V> {
     fn replay(&mut self) -> Result<(), AreaError> {
         let epoch = self.superblock.epoch;
         let mut records: Vec<Option<Record>> = Vec::new();
-        for number in 0..RECORDS {
-            let mut found = None;
-            for copy in Copy::BOTH {
-                let place = record(copy.index(), number);
-                match self.read(place, RECORD_BYTES) {
-                    Ok(frame) => found = found.or_else(|| journal::read(frame.bytes(), place)),
-                    Err(AreaError::Device { error: StorageError::Medium, .. }) => {}
-                    Err(error) => return Err(error),
+        records.resize_with(RECORDS as usize, || None);
+        for copy in Copy::BOTH {
+            for (number, found) in (0..).zip(self.read_journal(copy)?) {
+                let is_of_now = |record: &Record| record.epoch == epoch && record.number == number;
+                if let (Some(record), Some(found)) = (records.get_mut(number as usize), found.filter(is_of_now)) {
+                    record.get_or_insert(found);
                 }
             }
-            records.push(found.filter(|record| record.epoch == epoch && record.number == number));
         }
         let count = records.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         let mut previous = 0;
@@ -401,6 +398,26 @@ impl<V: Vsic> Areas<V> {
         }
         self.next = (count as u64, previous);
         Ok(())
+    }
+
+    /// What can be read of one copy's records: by one request, or one by one if some blocks can't be read.
+    fn read_journal(&mut self, copy: Copy) -> Result<Vec<Option<Record>>, AreaError> {
+        let places = (0..RECORDS).map(|number| record(copy.index(), number));
+        match self.read(record(copy.index(), 0), RECORDS * RECORD_BYTES) {
+            Ok(frame) => {
+                let units = frame.bytes().chunks(RECORD_BYTES as usize);
+                return Ok(places.zip(units).map(|(place, unit)| journal::read(unit, place)).collect());
+            }
+            Err(AreaError::Device { error: StorageError::Medium, .. }) => {}
+            Err(error) => return Err(error),
+        }
+        places
+            .map(|place| match self.read(place, RECORD_BYTES) {
+                Ok(frame) => Ok(journal::read(frame.bytes(), place)),
+                Err(AreaError::Device { error: StorageError::Medium, .. }) => Ok(None),
+                Err(error) => Err(error),
+            })
+            .collect()
     }
 
     fn frame(&self, bytes: u64) -> Result<Frame, AreaError> {

@@ -258,6 +258,10 @@ impl<V: Vsic> Vsic for AreaDisk<V> {
         self.disk.wait(patience);
     }
 
+    fn is_lost(&self) -> bool {
+        self.disk.is_lost()
+    }
+
     fn statistics(&self) -> VsicStatistics {
         self.disk.statistics()
     }

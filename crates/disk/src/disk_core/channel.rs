@@ -1,7 +1,7 @@
 //! [`Channel`]: a tenant's requests on their way to the disk and back, which the tenant's controller takes for a disk.
 
-use super::rate::Rates;
-use crate::area::AreaLimits;
+use super::meter::Meters;
+use super::window::{Company, HEAVY_FOR, LIGHT_MAX, Window};
 use crate::slots::Slots;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
 use qanat_api::Geometry;
@@ -21,6 +21,8 @@ struct AtDisk {
     bytes: u64,
     /// Of zeroes: where they go on, and how many blocks are left.
     rest: Option<(u64, u64)>,
+    since: Time,
+    company: Company,
 }
 
 /// Requests of one tenant, in the disk's own addresses. None of its queues grows beyond the depth.
@@ -32,7 +34,9 @@ pub(super) struct Channel {
     at_disk: u32,
     bytes_at_disk: u64,
     in_flight: usize,
-    rates: Rates,
+    meters: Meters,
+    /// It has had more at once than a light tenant has.
+    heavy_until: Option<Time>,
     /// When the first that waits may go on.
     due: Option<Time>,
     held: u64,
@@ -40,10 +44,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// To a disk like this; `depth`: requests at once.
-    pub(super) fn new(disk: Geometry, depth: u32, limits: AreaLimits) -> Channel {
-        let mut rates = Rates::default();
-        rates.set(limits);
+    /// To a disk like this; `depth`: requests at once; `meters`: what each request is counted by.
+    pub(super) fn new(disk: Geometry, depth: u32, meters: Meters) -> Channel {
         let room = depth as usize;
         Channel {
             geometry: Geometry { depth, ..disk },
@@ -53,17 +55,37 @@ impl Channel {
             at_disk: 0,
             bytes_at_disk: 0,
             in_flight: 0,
-            rates,
+            meters,
+            heavy_until: None,
             due: None,
             held: 0,
             statistics: VsicStatistics::default(),
         }
     }
 
-    /// Other limits from now on.
-    pub(super) fn limit(&mut self, limits: AreaLimits) {
-        self.rates.set(limits);
+    /// The limits of its meters have changed.
+    pub(super) fn is_limited_anew(&mut self) {
         self.due = None;
+    }
+
+    pub(super) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Notes whether it floods. To be called each turn.
+    #[inline]
+    pub(super) fn look(&mut self, now: Time) {
+        if self.waiting.len() + self.at_disk as usize > LIGHT_MAX {
+            self.heavy_until = Some(now + HEAVY_FOR);
+        } else if self.heavy_until.is_some_and(|until| until <= now) {
+            self.heavy_until = None;
+        }
+    }
+
+    /// Whether it floods, or did so just now.
+    #[inline]
+    pub(super) fn is_heavy(&self) -> bool {
+        self.heavy_until.is_some()
     }
 
     /// Requests that the disk has.
@@ -96,8 +118,9 @@ impl Channel {
         self.held
     }
 
-    /// The next for the disk, with the number it is known by here; `None`: there is none, or the limits hold it.
-    pub(super) fn next(&mut self, now: Time) -> Option<Request> {
+    /// The next for the disk, with the number it is known by here; `None`: there is none, or the limits hold it. `heavy`: what those who
+    /// flood have at the disk.
+    pub(super) fn next(&mut self, now: Time, window: &mut Window, heavy: u32) -> Option<Request> {
         if self.due.is_some_and(|due| now < due) {
             return None;
         }
@@ -109,7 +132,7 @@ impl Channel {
             Operation::WriteZeroes { blocks, .. } => (*blocks).min(some) * block_bytes,
             _ => whole,
         };
-        if let Err(due) = self.rates.take(bytes, now) {
+        if let Err(due) = self.meters.take(bytes, now) {
             // Once for each that is held.
             self.held += u64::from(self.due.is_none());
             self.due = Some(due);
@@ -125,12 +148,16 @@ impl Channel {
         };
         self.at_disk += 1;
         self.bytes_at_disk += bytes;
-        Some(Request { token: self.under_way.put(AtDisk { token, kind, bytes, rest }), operation })
+        let company = if self.is_heavy() { Company::Heavy } else { window.submitted(heavy, now) };
+        let token = self.under_way.put(AtDisk { token, kind, bytes, rest, since: now, company });
+        Some(Request { token, operation })
     }
 
     /// The disk has ended what it had by this number.
-    pub(super) fn end(&mut self, completion: Completion) {
-        let Some(AtDisk { token, kind, bytes, rest }) = self.under_way.take(completion.token) else { return };
+    pub(super) fn end(&mut self, completion: Completion, now: Time, window: &mut Window, depth: u32) {
+        let Some(at_disk) = self.under_way.take(completion.token) else { return };
+        let AtDisk { token, kind, bytes, rest, since, company } = at_disk;
+        window.ended(kind, bytes, company, now.since(since), depth);
         self.at_disk = self.at_disk.saturating_sub(1);
         self.bytes_at_disk = self.bytes_at_disk.saturating_sub(bytes);
         if let Some((block, blocks)) = rest.filter(|_| completion.result.is_ok()) {

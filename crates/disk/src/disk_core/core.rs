@@ -1,10 +1,13 @@
 //! [`DiskCore`]: serves the queue pairs of applications that are not believed, each within its area.
 
 use super::backend::Backend;
+use super::channel::Channel;
+use super::meter::MeterTable;
 use super::tenant::{
     COMMANDS_MAX, Closing, Scope, TRANSFER_BYTES_MAX, Tenant, TenantConfig, TenantDescriptors, TenantError,
     TenantStatistics,
 };
+use super::window::Window;
 use crate::area::{AreaLimits, Extent, UNIT_BYTES};
 use crate::shared::SharedLayout;
 use crate::vsic::Completion;
@@ -70,6 +73,8 @@ pub struct DiskCore<V: Backend> {
     passing: Vec<Completion>,
     closed: VecDeque<Closed>,
     look_at: Time,
+    meters: MeterTable,
+    window: Window,
 }
 
 impl<V: Backend> std::fmt::Debug for DiskCore<V> {
@@ -88,6 +93,8 @@ impl<V: Backend> DiskCore<V> {
             passing: Vec::with_capacity(ENDS_A_TURN),
             closed: VecDeque::new(),
             look_at: Time::ZERO,
+            meters: MeterTable::default(),
+            window: Window::default(),
         }
     }
 
@@ -140,7 +147,20 @@ impl<V: Backend> DiskCore<V> {
     ) -> Result<(), TenantError> {
         let bytes = self.geometry().bytes();
         let extents = vec![Extent { unit: 0, units: bytes.div_ceil(UNIT_BYTES) }];
-        let config = TenantConfig { tenant, extents, bytes, read_only: false, limits: AreaLimits::default(), layout };
+        let free = AreaLimits::default();
+        // No area has this number, and no user.
+        let (area, account) = (u64::MAX, u32::MAX);
+        let config = TenantConfig {
+            tenant,
+            area,
+            account,
+            extents,
+            bytes,
+            read_only: false,
+            limits: free,
+            ceiling: free,
+            layout,
+        };
         self.admit(&config, Scope::Whole, descriptors)
     }
 
@@ -177,7 +197,8 @@ impl<V: Backend> DiskCore<V> {
             }
         };
         let mut lent = None;
-        let tenant = Tenant::new(geometry, (config, scope), descriptors, copies, |memory| {
+        let meters = self.meters.of((config.area, config.limits), (config.account, config.ceiling));
+        let tenant = Tenant::new(geometry, (config, scope), descriptors, copies, meters, |memory| {
             // A disk that does not take it has the data copied.
             if disk.lend(memory.frames()).is_ok() {
                 lent = Some(std::rc::Rc::clone(memory.frames()));
@@ -203,14 +224,17 @@ impl<V: Backend> DiskCore<V> {
         self.tenant_mut(tenant)?.grow(&geometry, extents, bytes)
     }
 
-    /// A tenant has other limits from now on.
+    /// A tenant's area has other limits from now on, for all who have it open.
     ///
     /// # Errors
     /// [`TenantError::Unknown`].
     pub fn limit(&mut self, tenant: u64, limits: AreaLimits) -> Result<(), TenantError> {
-        if let Some(channel) = self.tenant_mut(tenant)?.channel_mut() {
-            channel.limit(limits);
-        }
+        let Some(meters) = self.tenant_mut(tenant)?.channel().map(|channel| channel.meters().clone()) else {
+            return Ok(());
+        };
+        meters.limit_area(limits);
+        let all = self.tenants_mut().filter_map(Tenant::channel_mut);
+        all.filter(|channel| channel.meters().shares_area(&meters)).for_each(Channel::is_limited_anew);
         Ok(())
     }
 
@@ -243,7 +267,7 @@ impl<V: Backend> DiskCore<V> {
 
     /// Gives each tenant a turn, one after the other, each time from another on. Never blocks.
     pub fn turn(&mut self, now: Time) -> CoreTurn {
-        let mut turn = CoreTurn { has_more: self.take_ends(), ..CoreTurn::default() };
+        let mut turn = CoreTurn { has_more: self.take_ends(now), ..CoreTurn::default() };
         let count = self.places.len();
         let first = self.cursor;
         self.cursor = if first + 1 >= count { 0 } else { first + 1 };
@@ -266,14 +290,15 @@ impl<V: Backend> DiskCore<V> {
     }
 
     /// Takes what the disk has ended; whether there was anything.
-    fn take_ends(&mut self) -> bool {
+    fn take_ends(&mut self, now: Time) -> bool {
+        let depth = self.disk.geometry().depth;
         self.disk.complete(&mut self.passing, ENDS_A_TURN);
         let has_any = !self.passing.is_empty();
         for completion in self.passing.drain(..) {
             let (place, token) = (completion.token >> 32, completion.token & u64::from(u32::MAX));
             let tenant = self.places.get_mut(place as usize).and_then(|place| place.tenant.as_mut());
             if let Some(channel) = tenant.and_then(Tenant::channel_mut) {
-                channel.end(Completion { token, ..completion });
+                channel.end(Completion { token, ..completion }, now, &mut self.window, depth);
             }
         }
         has_any
@@ -308,6 +333,12 @@ impl<V: Backend> DiskCore<V> {
     /// Gives the disk what waits, one request of each tenant after the other; whether it was given any.
     fn pass_on(&mut self, first: usize, now: Time) -> bool {
         let depth = self.disk.geometry().depth;
+        self.tenants_mut().filter_map(Tenant::channel_mut).for_each(|channel| channel.look(now));
+        // What those who flood have at the disk, and what the others have.
+        let (mut heavy, mut light) = (0, 0);
+        for channel in self.tenants().filter_map(Tenant::channel) {
+            *if channel.is_heavy() { &mut heavy } else { &mut light } += channel.at_disk();
+        }
         let channels = || self.tenants().filter(|tenant| tenant.counts()).filter_map(Tenant::channel);
         let open = channels().count();
         let active = channels().filter(|channel| channel.at_disk() > 0 || channel.is_waiting()).count();
@@ -331,16 +362,19 @@ impl<V: Backend> DiskCore<V> {
                         room > reserve && at_disk < share && is_fair
                     }
                 };
-                if !has_room {
+                let is_heavy = channel.is_heavy();
+                if !has_room || is_heavy && open > 1 && !self.window.allows(heavy, light, now) {
                     continue;
                 }
-                let Some(mut request) = channel.next(now) else { continue };
+                let Some(mut request) = channel.next(now, &mut self.window, heavy) else { continue };
+                *if is_heavy { &mut heavy } else { &mut light } += 1;
                 request.token |= (index as u64) << 32;
                 if let Err(refused) = self.disk.submit(request) {
                     // There was room. A disk that says otherwise has the request end here.
                     let token = refused.token & u64::from(u32::MAX);
                     let refused = crate::vsic::Request { token, ..refused };
-                    channel.end(refused.refused(crate::error::StorageError::Aborted));
+                    let refused = refused.refused(crate::error::StorageError::Aborted);
+                    channel.end(refused, now, &mut self.window, depth);
                 }
                 (has_any, goes_on) = (true, true);
             }

@@ -12,8 +12,10 @@
 mod backend;
 mod channel;
 mod core;
+mod meter;
 mod rate;
 mod tenant;
+mod window;
 
 pub use self::core::{Closed, CoreTurn, DiskCore, PIECES_MAX, TENANTS_MAX};
 pub use backend::Backend;

@@ -48,6 +48,17 @@ impl Rates {
         self.bytes = Limit::new(limits.bytes_per_second, self.bytes);
     }
 
+    /// Whether there is any limit.
+    #[inline]
+    pub(super) fn is_limited(&self) -> bool {
+        self.requests.per_unit > 0 || self.bytes.per_unit > 0
+    }
+
+    /// When all that was taken will have been earned, in 1/65,536 ns.
+    pub(super) fn owes(&self) -> u128 {
+        self.requests.arrival.max(self.bytes.arrival)
+    }
+
     /// Takes a request of so many bytes, if neither limit is used up: what it takes beyond what there is, those after it wait for. So the
     /// largest passes as well, and no more than the limit in the long run.
     ///
@@ -55,7 +66,7 @@ impl Rates {
     /// When there will be room.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64, now: Time) -> Result<(), Time> {
-        if self.requests.per_unit == 0 && self.bytes.per_unit == 0 {
+        if !self.is_limited() {
             return Ok(());
         }
         let at = u128::from(now.as_nanos()) << 16;

@@ -1,6 +1,7 @@
 //! [`Tenant`]: an application with an area, its controller, and what it did.
 
 use super::channel::Channel;
+use super::meter::Meters;
 use crate::area::{AreaDisk, AreaLimits, Extent};
 use crate::controller::{Controller, ControllerConfig, ControllerError, NamespaceConfig};
 use crate::shared::{CoreEnd, LayoutError, QUEUE_PAIRS, SharedLayout, TenantMemory};
@@ -20,14 +21,20 @@ pub(super) const TRANSFER_BYTES_MAX: u32 = 1 << 17;
 pub struct TenantConfig {
     /// The daemon's number for it, never used again in the life of the disk core.
     pub tenant: u64,
+    /// Its area's number on the disk: tenants of one area share its limits.
+    pub area: u64,
+    /// Whose ceiling counts: tenants of one account share it.
+    pub account: u32,
     /// Where its area lies on the disk, in order.
     pub extents: Vec<Extent>,
     /// Bytes of it that are ready, and may be used: whole blocks of the disk.
     pub bytes: u64,
     /// Writes are refused.
     pub read_only: bool,
-    /// How much it may ask for. Zeroes: as much as the disk does.
+    /// How much all tenants of the area may ask for. Zeroes: as much as the disk does.
     pub limits: AreaLimits,
+    /// How much all tenants of the account may ask for.
+    pub ceiling: AreaLimits,
     /// How its memory is divided.
     pub layout: SharedLayout,
 }
@@ -144,9 +151,10 @@ impl Tenant {
         (config, scope): (&TenantConfig, Scope),
         descriptors: TenantDescriptors,
         copies: Pool,
+        meters: Meters,
         lend: impl FnOnce(&mut TenantMemory),
     ) -> Result<Tenant, TenantError> {
-        let TenantConfig { tenant, extents, bytes, read_only, limits, layout } = config;
+        let TenantConfig { tenant, extents, bytes, read_only, layout, .. } = config;
         let has_whole = matches!(scope, Scope::Whole);
         if !has_whole {
             check_area(&disk, extents, *bytes)?;
@@ -154,7 +162,7 @@ impl Tenant {
         let TenantDescriptors { memory, doorbell, lease } = descriptors;
         let (mut end, mut memory) = CoreEnd::map(*layout, std::os::fd::AsFd::as_fd(&memory), doorbell)?;
         lend(&mut memory);
-        let area = AreaDisk::new(Channel::new(disk, COMMANDS_MAX, *limits), extents, *bytes);
+        let area = AreaDisk::new(Channel::new(disk, COMMANDS_MAX, meters), extents, *bytes);
         let namespace =
             NamespaceConfig { backend: 0, first_block: 0, blocks: area.geometry().blocks, read_only: *read_only };
         let controller_config = ControllerConfig {

@@ -474,7 +474,8 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
 
     #[inline]
     fn complete(&mut self, completions: &mut Vec<Completion>, completions_max: usize) -> usize {
-        if !self.device.transport.woken() && matches!(self.state, State::Up) {
+        // Before the queue is looked at: what completes after the look is announced again.
+        if !self.device.transport.silence() && matches!(self.state, State::Up) {
             self.fail(NvmeError::Absent);
         }
         if !matches!(self.state, State::Up) {
@@ -484,10 +485,6 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
         completions.extend(self.ended.drain(..count));
         if matches!(self.state, State::Up) {
             count += self.reap(completions, completions_max - count);
-            // What rings from here on is for what came after this second look.
-            if count == 0 && completions_max > 0 && self.device.transport.hush() && matches!(self.state, State::Up) {
-                count += self.reap(completions, completions_max);
-            }
             self.calls = self.calls.wrapping_add(1);
             if (count == 0 || self.calls.is_multiple_of(CALLS)) && matches!(self.state, State::Up) {
                 self.watch();
@@ -505,10 +502,11 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
         if matches!(self.state, State::Failed) {
             return None;
         }
-        let event = self.device.transport.event()?;
-        // What came before the transport knew that somebody waits is not announced.
-        let has_some = !self.ended.is_empty() || self.device.io.has_next();
-        self.device.transport.ready().filter(|_| has_some).or(Some(event))
+        self.device.transport.event(&|| !self.ended.is_empty() || self.device.io.has_next())
+    }
+
+    fn is_lost(&self) -> bool {
+        matches!(self.state, State::Failed)
     }
 
     fn statistics(&self) -> VsicStatistics {

@@ -30,25 +30,16 @@ pub trait Transport {
     }
 
     /// A descriptor that polls readable when there may be completions; `None`: the queue must be polled. Who asks is about to wait: what
-    /// completes after this was called is announced, once; [`woken`](Transport::woken) ends it.
-    fn event(&self) -> Option<BorrowedFd<'_>> {
+    /// completes after this was called is announced, once; [`silence`](Transport::silence) ends it. `has_some` says whether there
+    /// are completions already, and is asked once those that come later are announced: then the descriptor is readable at once.
+    fn event(&self, _has_some: &dyn Fn() -> bool) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Empties that descriptor, if somebody sleeps on it; whether there was something in it. It is called when no completion was found,
-    /// and then the queue is looked at once more.
-    fn hush(&mut self) -> bool {
-        false
-    }
-
-    /// A descriptor that polls readable now, for who is about to wait while there are completions already.
-    fn ready(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    /// The driver does not wait any more, and looks for completions. Whether there still is a controller, as far as this way to it can tell
-    /// without asking.
-    fn woken(&mut self) -> bool {
+    /// The driver does not wait any more, and looks for completions: empties that descriptor, if somebody slept on it. Whether there still
+    /// is a controller, as far as this way to it can tell without asking. What completes from here on is announced only to those who
+    /// ask for the descriptor again.
+    fn silence(&mut self) -> bool {
         true
     }
 

@@ -169,16 +169,12 @@ impl Transport for SharedTransport {
         false
     }
 
-    fn event(&self) -> Option<BorrowedFd<'_>> {
+    fn event(&self, has_some: &dyn Fn() -> bool) -> Option<BorrowedFd<'_>> {
         self.say_asleep();
-        Some(self.bell.as_fd())
+        Some(if has_some() { self.ready.as_fd() } else { self.bell.as_fd() })
     }
 
-    fn ready(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ready.as_fd())
-    }
-
-    fn woken(&mut self) -> bool {
+    fn silence(&mut self) -> bool {
         if self.sleeps.get() {
             self.sleeps.set(false);
             self.page.say_asleep(Side::Driver, false);
@@ -195,7 +191,7 @@ impl Transport for SharedTransport {
         let nap = Timespec { tv_sec: 0, tv_nsec: NAP_NS };
         // EINTR, as any other end, is as good as a bell: the driver looks.
         let _ = rustix::event::poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], Some(&nap));
-        self.woken();
+        self.silence();
     }
 
     /// It is certain if the core has said that it let go: then all bits of its status are set.

@@ -19,10 +19,16 @@ pub fn make_file(path: &Path, bytes: u64, mode: u32) -> Result<(), OpenError> {
         _ => failed(error),
     })?;
     // A disk whose file system is full later would lose writes.
-    reserve(&file, bytes).map_err(|error| {
+    reserve(&file, bytes).and_then(|()| sync_directory(path)).map_err(|error| {
         let _ = std::fs::remove_file(path);
         failed(error)
     })
+}
+
+/// Makes the file's name durable: what is on a disk that has no name is lost with it.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
 }
 
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {

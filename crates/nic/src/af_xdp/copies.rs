@@ -4,9 +4,9 @@ use super::program::copied_frame;
 use crate::memory::{Frame, Pool};
 use aya::maps::{MapData, RingBuf};
 
-/// Looked for once in so many calls while other frames keep coming.
+/// While other frames keep coming, copies are looked for once in so many calls.
 const INTERVAL: u32 = 64;
-/// Taken at once: they are rare, and none is urgent.
+/// Copies taken at once. They are rare, and none is urgent.
 const BATCH_MAX: usize = 8;
 
 /// The reading end of the XDP program's ring of copies. It wakes nobody: a thread that waits for frames looks within the second.

@@ -514,16 +514,8 @@ impl Vnic for AfXdp {
         self.reclaim();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        &self.memory.transmit
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.memory.receive.frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        &self.memory.prepared
+    fn memory(&self) -> &FrameMemory {
+        &self.memory
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

@@ -7,8 +7,11 @@ use crate::error::DeviceError;
 use crate::link::Namespace;
 use crate::memory::Region;
 use libc::xdp_desc;
+use rustix::io::Errno;
+use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// `struct xsk_tx_metadata` of 6.18: flags, checksum start and offset, launch time. It sits before the frame's data.
@@ -98,13 +101,10 @@ impl Socket {
     /// Tells the kernel that there are frames to send. The errno is 0 on success.
     #[inline]
     pub(super) fn kick_transmit(&self) -> i32 {
-        let nothing = std::ptr::null();
-        errno::kept(|| {
-            // SAFETY: null buffer and address with length 0 are what AF_XDP expects.
-            let result =
-                unsafe { libc::sendto(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), 0) };
-            if result >= 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
-        })
+        match rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT) {
+            Ok(_) => 0,
+            Err(error) => error.raw_os_error(),
+        }
     }
 
     /// Tells the kernel that there are frames to receive into again.
@@ -115,27 +115,13 @@ impl Socket {
     }
 
     /// What the kernel says of a call that receives nothing.
-    fn receive_nothing(&self) -> io::Result<()> {
-        let nothing = std::ptr::null_mut();
-        errno::kept(|| {
-            // SAFETY: as in `kick_transmit`.
-            let result = unsafe {
-                libc::recvfrom(
-                    self.fd.as_raw_fd(),
-                    nothing,
-                    0,
-                    libc::MSG_DONTWAIT,
-                    nothing.cast(),
-                    std::ptr::null_mut(),
-                )
-            };
-            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-        })
+    fn receive_nothing(&self) -> Result<(), Errno> {
+        rustix::net::recv(&self.fd, &mut [0u8; 0], RecvFlags::DONTWAIT).map(|_| ())
     }
 
     /// Whether the kernel has taken the socket from its queue, as it does when the interface is deleted.
     pub(super) fn is_unbound(&self) -> bool {
-        self.receive_nothing().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO))
+        self.receive_nothing() == Err(Errno::NXIO)
     }
 
     /// The kernel's counters of this socket; zeros if it won't tell.
@@ -188,56 +174,46 @@ fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
 /// Binds a socket to its queue.
 pub(super) fn bind(fd: BorrowedFd<'_>, config: &SocketConfig<'_>) -> Result<(), DeviceError> {
     let mode = match config.mode {
-        Mode::Auto => 0,
-        Mode::Copy => libc::XDP_COPY,
-        Mode::ZeroCopy => libc::XDP_ZEROCOPY,
+        Mode::Auto => SocketAddrXdpFlags::empty(),
+        Mode::Copy => SocketAddrXdpFlags::XDP_COPY,
+        Mode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
     };
-    let scatter = if config.scatter { libc::XDP_USE_SG } else { 0 };
+    let scatter = if config.scatter { SocketAddrXdpFlags::XDP_USE_SG } else { SocketAddrXdpFlags::empty() };
     // A socket that shares takes its mode and flags from the owner of the memory, and may name none.
-    let (flags, owner) = match config.sharing {
-        Some(owner) => (libc::XDP_SHARED_UMEM, owner.fd.as_raw_fd() as u32),
-        None => (libc::XDP_USE_NEED_WAKEUP | mode | scatter, 0),
+    let flags = match config.sharing {
+        Some(_) => SocketAddrXdpFlags::XDP_SHARED_UMEM,
+        None => SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP | mode | scatter,
     };
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: flags,
-        sxdp_ifindex: config.index,
-        sxdp_queue_id: config.queue,
-        sxdp_shared_umem_fd: owner,
-    };
+    let address = SocketAddrXdp::new(flags, config.index, config.queue);
     let deadline = Instant::now() + config.patience;
     loop {
-        // SAFETY: a live sockaddr_xdp of this length.
-        let bound = unsafe {
-            libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+        let bound = match config.sharing {
+            Some(owner) => rustix::net::bind(
+                fd,
+                &SocketAddrXdpWithSharedUmem { addr: address.clone(), shared_umem_fd: owner.as_fd() },
+            ),
+            None => rustix::net::bind(fd, &address),
         };
-        if bound == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
+        let Err(error) = bound else { return Ok(()) };
         let name = config.interface.to_owned();
-        return Err(match error.raw_os_error() {
-            Some(libc::EBUSY) if Instant::now() < deadline => {
+        return Err(match error {
+            Errno::BUSY if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
             }
-            Some(libc::EBUSY) => DeviceError::QueueBusy { name, queue: config.queue },
-            Some(libc::ENODEV) => DeviceError::NoSuchInterface { name },
-            Some(libc::ENETDOWN) => DeviceError::InterfaceDown { name },
-            Some(libc::ENOBUFS) => DeviceError::LockedMemory { bytes: 0 },
-            _ => DeviceError::System { what: format!("bind to queue {} of {name}", config.queue), source: error },
+            Errno::BUSY => DeviceError::QueueBusy { name, queue: config.queue },
+            Errno::NODEV => DeviceError::NoSuchInterface { name },
+            Errno::NETDOWN => DeviceError::InterfaceDown { name },
+            Errno::NOBUFS => DeviceError::LockedMemory { bytes: 0 },
+            _ => {
+                DeviceError::System { what: format!("bind to queue {} of {name}", config.queue), source: error.into() }
+            }
         });
     }
 }
 
 fn create() -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Registers frame memory; returns the metadata bytes agreed on. Kernels differ: some want a flag for metadata, some

@@ -1,6 +1,7 @@
 //! What waits at the head of a socket's queue, without receiving it: so descriptors beside it stay where they are.
 
 use super::process::{Space, errno};
+use rustix::net::{RecvFlags, Shutdown};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -48,22 +49,16 @@ pub fn head(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Head> {
 
 /// Throws the next message away. Not for one that has descriptors beside it: they would be closed here.
 pub fn skip(socket: BorrowedFd<'_>) {
-    let mut byte = 0u8;
-    // SAFETY: one writable byte.
-    unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+    let _ = rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::DONTWAIT);
 }
 
 /// Ends the conversation on a Unix socket that nobody else reads, and throws away what nobody has read; whether it can be closed
 /// here: false if descriptors wait in its queue, which would be closed with it.
 pub fn part(socket: BorrowedFd<'_>) -> bool {
-    let (yes, length) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
     // With every message comes its sender, so that one without bytes is told from the end.
-    // SAFETY: the option's value is one readable integer.
-    unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, (&raw const yes).cast(), length);
-        // From here on nothing is added to the queue.
-        libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR);
-    }
+    let _ = rustix::net::sockopt::set_socket_passcred(socket, true);
+    // From here on nothing is added to the queue.
+    let _ = rustix::net::shutdown(socket, Shutdown::Both);
     for _ in 0..THROWN_AWAY_MAX {
         match peek(socket, &mut [0; 1], true) {
             Ok(Peeked { bytes: 0, is_cut: false, says_who: false, .. }) => return true,

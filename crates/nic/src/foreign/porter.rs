@@ -4,11 +4,14 @@ use super::process::{
     self, ACCEPTED, BURY, BUSY, DONE, FILES_MAX, HELLO, Order, RIGHTS_MAX, Said, WANT_MEMORY, WANT_NOTHING,
     WANT_SOCKET, give, take,
 };
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Bytes of orders that wait for a porter, descriptors not counted.
-static QUEUE_BYTES: libc::c_int = 256 * 1_024;
+const QUEUE_BYTES: usize = 256 * 1_024;
 
 /// Where porters come from: a process that was forked before there was anything to be closed in it. Porters end when their
 /// [`Porter`] is dropped, the lodge with this.
@@ -64,15 +67,7 @@ pub struct Delivery {
 }
 
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut both = [-1; 2];
-    // SAFETY: room for two descriptors.
-    let made =
-        unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, both.as_mut_ptr()) };
-    if made < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: made just now, and nobody else's.
-    Ok(unsafe { (OwnedFd::from_raw_fd(both[0]), OwnedFd::from_raw_fd(both[1])) })
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 impl Lodge {
@@ -92,11 +87,8 @@ impl Lodge {
     /// What the system says; `EPIPE`: the lodge is gone.
     pub fn porter(&self) -> io::Result<Porter> {
         let (line, its) = pair()?;
-        // SAFETY: the option's value is one readable integer. Without it fewer orders wait.
-        unsafe {
-            let (value, length) = (&raw const QUEUE_BYTES, size_of::<libc::c_int>() as libc::socklen_t);
-            libc::setsockopt(line.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, value.cast(), length);
-        }
+        // If this fails, fewer orders can wait.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&line, QUEUE_BYTES);
         give(self.line.as_raw_fd(), &[1], &[its.as_raw_fd()], libc::MSG_DONTWAIT)
             .map_err(io::Error::from_raw_os_error)?;
         Ok(Porter { line, process: None })
@@ -187,27 +179,19 @@ impl Porter {
     }
 
     fn pidfd(&self, process: u64) -> Option<OwnedFd> {
-        // SAFETY: takes no pointers.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::pid_t::try_from(process).ok()?, 0) };
-        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-        // SAFETY: made just now, and nobody else's.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let process = Pid::from_raw(i32::try_from(process).ok()?)?;
+        let fd = rustix::process::pidfd_open(process, PidfdFlags::empty()).ok()?;
         // As long as its line is open the process lives, and the number is its own.
-        let mut looked = libc::pollfd { fd: self.line.as_raw_fd(), events: 0, revents: 0 };
-        // SAFETY: one writable entry.
-        unsafe { libc::poll(&raw mut looked, 1, 0) };
-        (looked.revents & libc::POLLHUP == 0).then_some(fd)
+        let mut looked = [PollFd::new(&self.line, PollFlags::empty())];
+        rustix::event::poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).ok()?;
+        (!looked[0].revents().contains(PollFlags::HUP)).then_some(fd)
     }
 
     /// Kills it: what it waits for it then closes without waiting, as far as the kernel can. Whether it was told; it is gone when
     /// [`hear`](Porter::hear) says so.
     pub fn kill(&self) -> bool {
         let Some(process) = &self.process else { return false };
-        // SAFETY: no information beside the signal.
-        unsafe {
-            let none = std::ptr::null::<libc::siginfo_t>();
-            libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGKILL, none, 0) == 0
-        }
+        rustix::process::pidfd_send_signal(process, Signal::KILL).is_ok()
     }
 }
 

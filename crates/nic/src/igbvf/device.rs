@@ -13,7 +13,7 @@ use super::registers::{
 use super::transmit::TransmitRing;
 use crate::base::random::unpredictable;
 use crate::base::time::{Clock, MonotonicClock, Time};
-use crate::memory::{Frame, Pool, Region};
+use crate::memory::{Frame, Region};
 use crate::plan::{FrameMemory, MemoryPlan};
 use crate::statistics::VnicStatistics;
 use crate::vfio::{Function, PciAddress, Registers, VfioError};
@@ -345,16 +345,8 @@ impl Vnic for IgbVf {
         self.transmit.reclaim();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        &self.memory.transmit
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.receive.pool().frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        &self.memory.prepared
+    fn memory(&self) -> &FrameMemory {
+        &self.memory
     }
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {

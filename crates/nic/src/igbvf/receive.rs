@@ -33,10 +33,6 @@ impl ReceiveRing {
         ReceiveRing { descriptors, region_address, pool, frames, head: 0, tail: 0, told: 0, skips: false }
     }
 
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
     /// Begins anew, with a device that was reset and has nothing.
     pub(super) fn start(&mut self, bus: &impl Bus) {
         self.frames.iter_mut().for_each(|frame| drop(frame.take()));

@@ -1,8 +1,9 @@
 //! The few ethtool requests needed.
 
 use super::netlink::text;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GFLAGS: u32 = 0x25;
@@ -86,13 +87,7 @@ pub fn receive_queues_in_use(interface: &str) -> io::Result<u32> {
 }
 
 fn request(interface: &str, data: *mut libc::c_char) -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: an all-zero ifreq is valid.
     let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
     if interface.len() >= message.ifr_name.len() {

@@ -1,4 +1,4 @@
-//! Who has an XDP program: the processes with a descriptor of it, or of the link that attaches it.
+//! The processes that hold an XDP program by a descriptor of it, or of the link that attaches it.
 
 use std::fmt;
 

@@ -1,9 +1,11 @@
 //! Netlink (RFC 3549), as much as a virtual NIC needs: build a request, send it, read the answers.
 
 use crate::base::errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, Protocol, RawProtocol, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 const HEADER: usize = 16;
 /// More datagrams than any dump here has; ends a loop on a kernel that never says "done".
@@ -94,22 +96,14 @@ fn exchange(socket: &OwnedFd, message: Message) -> Result<Vec<Vec<u8>>, Refusal>
 
 /// A socket of a netlink `protocol` in the calling thread's namespace, which it stays in.
 pub(crate) fn open(protocol: i32) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let timeout = libc::timeval { tv_sec: 5, tv_usec: 0 };
-    let on = 1i32;
-    // SAFETY: option values are live for the call, with their lengths. Failure only costs the better error text, or the
-    // time limit.
-    unsafe {
-        let length = size_of_val(&timeout) as u32;
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const timeout).cast(), length);
-        libc::setsockopt(fd, libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, (&raw const on).cast(), 4);
-        libc::setsockopt(fd, libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, (&raw const on).cast(), 4);
+    let protocol = u32::try_from(protocol).ok().and_then(RawProtocol::new).map(Protocol::from_raw);
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    // Failure only costs the time limit.
+    let _ = set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)));
+    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+        let on = 1i32;
+        // SAFETY: the option's value is live for the call, with its length. Failure only costs the better error text.
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_NETLINK, option, (&raw const on).cast(), 4) };
     }
     Ok(socket)
 }

@@ -2,18 +2,21 @@
 
 use super::error::MemifError;
 use super::message::{MESSAGE_LENGTH, Message};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
-use std::io;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with,
+};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Descriptors taken with one message; the protocol sends at most one, more are a lie.
 const DESCRIPTORS_MAX: usize = 4;
-/// Space for them, in the kernel's layout, aligned as it must be.
-const CONTROL_WORDS: usize = 8;
 
 /// Bytes of a socket's path at most (`sun_path`, with a NUL behind it).
 const PATH_MAX: usize = 107;
@@ -55,27 +58,15 @@ pub(super) fn address(path: &Path) -> Result<SocketAddrUnix, MemifError> {
 }
 
 /// Waits until `fd` has one of `events`, at most until `deadline`; whether it has.
-pub(super) fn wait_for(fd: BorrowedFd<'_>, events: i16, deadline: Option<Instant>) -> io::Result<bool> {
+pub(super) fn wait_for(fd: BorrowedFd<'_>, events: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
     loop {
-        let timeout_ms = match deadline {
-            None => -1,
-            // Rounded up: never a busy wait for the last millisecond.
-            Some(deadline) => {
-                let rest = deadline.saturating_duration_since(Instant::now()) + Duration::from_micros(999);
-                i32::try_from(rest.as_millis()).unwrap_or(i32::MAX)
-            }
-        };
-        let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
-        // SAFETY: one live pollfd.
-        match unsafe { libc::poll(&raw mut poll, 1, timeout_ms) } {
-            0 => return Ok(false),
-            count if count > 0 => return Ok(true),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+        let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // A wait too long for the system's clock is a wait for ever.
+        let timeout = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, events)], timeout.as_ref()) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -91,37 +82,20 @@ impl Channel {
 
     /// Sends a message, with a descriptor if given. Never blocks for long: a peer that doesn't read is a failed peer.
     pub(super) fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<(), MemifError> {
-        let mut bytes = message.emit();
-        let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        let mut control = [0u64; CONTROL_WORDS];
-        // SAFETY: all-zero bytes are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &raw mut vector;
-        header.msg_iovlen = 1;
-        if let Some(descriptor) = descriptor {
-            header.msg_control = control.as_mut_ptr().cast();
-            // SAFETY: the control buffer has room for one header with one descriptor and is aligned for it; CMSG_FIRSTHDR
-            // returns its start since msg_controllen is large enough.
-            unsafe {
-                header.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as _;
-                let first = libc::CMSG_FIRSTHDR(&raw const header);
-                (*first).cmsg_level = libc::SOL_SOCKET;
-                (*first).cmsg_type = libc::SCM_RIGHTS;
-                (*first).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as _;
-                libc::CMSG_DATA(first).cast::<i32>().write_unaligned(descriptor.as_raw_fd());
-            }
+        let bytes = message.emit();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let rights = descriptor.as_slice();
+        if !rights.is_empty() {
+            // There is room for one.
+            control.push(SendAncillaryMessage::ScmRights(rights));
         }
-        // SAFETY: the header points to live buffers of the lengths it says.
-        let sent = unsafe {
-            libc::sendmsg(self.socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
-        };
-        if sent == MESSAGE_LENGTH as isize {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Err(MemifError::Gone),
-            _ => Err(MemifError::system("send a message to the peer", error)),
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags) {
+            // A message goes whole or not at all.
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(MemifError::Gone),
+            Err(error) => Err(MemifError::system("send a message to the peer", error.into())),
         }
     }
 
@@ -129,7 +103,7 @@ impl Channel {
     pub(super) fn receive(&self, deadline: Option<Instant>) -> Result<Received, MemifError> {
         let system = |error| MemifError::system("receive a message from the peer", error);
         loop {
-            let readable = wait_for(std::os::fd::AsFd::as_fd(&self.socket), libc::POLLIN, deadline).map_err(system)?;
+            let readable = wait_for(self.socket.as_fd(), PollFlags::IN, deadline).map_err(system)?;
             if !readable {
                 return Err(MemifError::Silent);
             }
@@ -141,52 +115,27 @@ impl Channel {
                         .map_err(|malformed| MemifError::refused(malformed.to_string()))?;
                     return Ok(Received { message, descriptors });
                 }
-                Err(error) => match error.kind() {
-                    // A reset is told once, before what the peer said last: that comes now, and then the end.
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset => {}
-                    _ => return Err(system(error)),
-                },
+                // A reset is told once, before what the peer said last: that comes now, and then the end.
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => {}
+                Err(error) => return Err(system(error.into())),
             }
         }
     }
 
     /// One message's bytes, and every descriptor that came with it, owned.
-    fn receive_bytes(&self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        let mut control = [MaybeUninit::<u64>::zeroed(); CONTROL_WORDS];
-        // SAFETY: all-zero bytes are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &raw mut vector;
-        header.msg_iovlen = 1;
-        header.msg_control = control.as_mut_ptr().cast();
-        // What doesn't fit is closed by the kernel.
-        // SAFETY: pure arithmetic.
-        let room = unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<i32>()) as u32) } as usize;
-        header.msg_controllen = room.min(size_of_val(&control)) as _;
-        // SAFETY: the header points to live buffers of the lengths it says.
-        let length = unsafe {
-            libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT)
-        };
-        if length < 0 {
-            return Err(io::Error::last_os_error());
-        }
+    fn receive_bytes(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), Errno> {
+        // The kernel closes what does not fit.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let length = rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(bytes)], &mut control, flags)?.bytes;
         let mut descriptors = Vec::new();
-        // SAFETY: the kernel has filled the control buffer and set its length; the macros walk within it, and each
-        // descriptor in it is new and nobody else's.
-        unsafe {
-            let mut next = libc::CMSG_FIRSTHDR(&raw const header);
-            while !next.is_null() {
-                if (*next).cmsg_level == libc::SOL_SOCKET && (*next).cmsg_type == libc::SCM_RIGHTS {
-                    let length = ((*next).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-                    for index in 0..(length / size_of::<i32>()).min(DESCRIPTORS_MAX) {
-                        let fd = libc::CMSG_DATA(next).cast::<i32>().add(index).read_unaligned();
-                        descriptors.push(OwnedFd::from_raw_fd(fd));
-                    }
-                }
-                next = libc::CMSG_NXTHDR(&raw const header, next);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
             }
         }
-        Ok((length as usize, descriptors))
+        Ok((length, descriptors))
     }
 }
 
@@ -199,7 +148,7 @@ pub(super) fn is_event_fd(fd: &OwnedFd) -> bool {
 /// Rings an eventfd. The peer shares its file description and may have made it block, so it is written only while it
 /// takes a write; a full one is readable anyway.
 pub(super) fn ring(fd: &OwnedFd) {
-    let writable = wait_for(std::os::fd::AsFd::as_fd(fd), libc::POLLOUT, Some(Instant::now()));
+    let writable = wait_for(fd.as_fd(), PollFlags::OUT, Some(Instant::now()));
     if matches!(writable, Ok(true)) {
         // A full one is readable anyway.
         let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
@@ -208,8 +157,7 @@ pub(super) fn ring(fd: &OwnedFd) {
 
 /// Silences an eventfd; never blocks, whatever the peer made of the file description.
 pub(super) fn silence(fd: &OwnedFd) {
-    let mut count = 0u64;
-    let vector = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: 8 };
-    // SAFETY: reads 8 bytes into a live u64.
-    unsafe { libc::preadv2(fd.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) };
+    let mut count = [0; 8];
+    // At the file's own position, which an eventfd has none of.
+    let _ = rustix::io::preadv2(fd, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
 }

@@ -9,6 +9,7 @@ use super::message::{AddRing, Hello, Init, Message, SECRET_LENGTH, VERSION};
 use super::queue::{QueueParts, Side};
 use super::shared::{LOG2_RING_SIZE_MAX, Mapping, SharedRing, ring_length};
 use crate::base::event_fd::event_fd;
+use rustix::event::PollFlags;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -306,5 +307,5 @@ pub(super) fn check_config(config: &MemifConfig) -> Result<(), MemifError> {
 
 /// Waits for a connection on a listening socket.
 pub(super) fn await_peer(listener: &OwnedFd, deadline: Option<Instant>) -> Result<bool, MemifError> {
-    wait_for(listener.as_fd(), libc::POLLIN, deadline).map_err(|error| MemifError::system("wait for a peer", error))
+    wait_for(listener.as_fd(), PollFlags::IN, deadline).map_err(|error| MemifError::system("wait for a peer", error))
 }

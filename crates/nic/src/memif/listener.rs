@@ -5,7 +5,7 @@ use super::control;
 use super::device::MemifDevice;
 use super::error::MemifError;
 use super::handshake;
-use crate::left_socket::bind_in_place;
+use crate::base::left_socket::bind_in_place;
 use rustix::net::SocketFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

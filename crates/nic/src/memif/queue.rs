@@ -704,12 +704,8 @@ impl Vnic for Memif {
         }
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        &self.memory.transmit
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        &self.memory.prepared
+    fn memory(&self) -> &FrameMemory {
+        &self.memory
     }
 
     /// Unmasks interrupts until the next [`receive`](Vnic::receive): to be called anew before each sleep.
@@ -733,10 +729,6 @@ impl Vnic for Memif {
 
     fn statistics(&self) -> VnicStatistics {
         self.statistics
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.memory.receive.frame_count()
     }
 }
 

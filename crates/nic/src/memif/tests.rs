@@ -11,6 +11,7 @@ use crate::plan::MemoryPlan;
 use crate::vnic::{TransmitBuffer, TransmitOptions, Vnic};
 use crate::{Frame, Pool};
 use qanat_wire::ethernet::MacAddress;
+use rustix::event::PollFlags;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -183,7 +184,7 @@ fn sleepers_are_woken() {
             let frames = receive(&mut vnic);
             if frames.is_empty() {
                 let fd = vnic.doorbell().unwrap();
-                let rang = control::wait_for(fd, libc::POLLIN, Some(Instant::now() + PATIENCE)).unwrap();
+                let rang = control::wait_for(fd, PollFlags::IN, Some(Instant::now() + PATIENCE)).unwrap();
                 assert!(rang, "a lost wake-up after {count}");
             }
             for _ in frames {
@@ -237,7 +238,7 @@ fn the_end_of_one_is_told_the_other() {
         // The peer's own ring may come before its message does: woken, it looks, and sleeps again.
         while left.link().is_up() {
             let asleep = left.doorbell().unwrap();
-            assert!(control::wait_for(asleep, libc::POLLIN, Some(Instant::now() + PATIENCE)).unwrap(), "it is woken");
+            assert!(control::wait_for(asleep, PollFlags::IN, Some(Instant::now() + PATIENCE)).unwrap(), "it is woken");
             assert!(receive(&mut left).is_empty());
         }
         assert!(receive(&mut left).is_empty());

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::os::fd::AsRawFd;
 
 const PLAN: MemoryPlan = MemoryPlan { frame_size: 2048, receive_frames: 64, transmit_frames: 64, prepared_frames: 1 };
 

@@ -1,24 +1,17 @@
-//! `readv` and `writev` as system calls. The library of `qanat run` has functions of these names, which look every descriptor up; here
-//! they would only cost time. `errno` stays what the program's last call left there.
+//! `readv` and `writev` as system calls: rustix makes them itself. The library of `qanat run` has functions of these names, which look
+//! every descriptor up; here they would only cost time. `errno` stays what the program's last call left there.
 
-use crate::base::errno;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd};
-
-fn outcome(call: impl FnOnce() -> i64) -> io::Result<usize> {
-    errno::kept(|| usize::try_from(call()).map_err(|_| io::Error::last_os_error()))
-}
+use std::os::fd::BorrowedFd;
 
 /// Reads one packet.
 pub(super) fn read(fd: BorrowedFd<'_>, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    // SAFETY: `IoSliceMut` is an `iovec` (its documentation promises it), and these are live and borrowed mutably.
-    outcome(|| unsafe { libc::syscall(libc::SYS_readv, fd.as_raw_fd(), pieces.as_mut_ptr(), pieces.len()) })
+    Ok(rustix::io::readv(fd, pieces)?)
 }
 
 /// Writes one packet.
 pub(super) fn write(fd: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-    // SAFETY: `IoSlice` is an `iovec` (its documentation promises it), and these are live.
-    outcome(|| unsafe { libc::syscall(libc::SYS_writev, fd.as_raw_fd(), pieces.as_ptr(), pieces.len()) })
+    Ok(rustix::io::writev(fd, pieces)?)
 }
 
 #[cfg(test)]

@@ -89,12 +89,17 @@ const DISK_CORES_CALLS: &[i64] = &[
 /// Those of a process that keeps a stack for others.
 pub(super) fn only_keepers() -> Result<(), ConfineError> {
     // Urgent data is told of by a signal; 0 asks whether there is such a process.
-    apply(filter(KEEPERS_CALLS, &[libc::PR_SET_PDEATHSIG, libc::PR_SET_NAME], &[0, libc::SIGURG as u64]))
+    apply(filter(
+        &[PROCESSES_CALLS, KEEPERS_CALLS].concat(),
+        &[libc::PR_SET_PDEATHSIG, libc::PR_SET_NAME],
+        &[0, libc::SIGURG as u64],
+    ))
 }
 
 /// Those of a service: a net core's, files, and threads. Sockets are pairs of Unix sockets; with `connects` they may be connected.
 pub(super) fn only_services(connects: bool) -> Result<(), ConfineError> {
-    let more = if connects { [SERVICES_CALLS, &[libc::SYS_connect]].concat() } else { SERVICES_CALLS.to_vec() };
+    let connects: &[i64] = if connects { &[libc::SYS_connect] } else { &[] };
+    let more = [PROCESSES_CALLS, SERVICES_CALLS, connects].concat();
     // First, since the second one allows no more filters.
     apply(without_clone3())?;
     apply(filter(&more, &[libc::PR_SET_NAME], &[]))
@@ -111,12 +116,10 @@ fn without_clone3() -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, missing, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
-/// What keepers call as well. `clone` makes processes that are confined like their parent.
-const KEEPERS_CALLS: &[i64] = &[
-    libc::SYS_setitimer,
+/// What keepers and services both call beside a net core's.
+const PROCESSES_CALLS: &[i64] = &[
     libc::SYS_recvmmsg,
     libc::SYS_sendmmsg,
-    libc::SYS_listen,
     libc::SYS_shutdown,
     libc::SYS_setsockopt,
     libc::SYS_getsockname,
@@ -131,15 +134,10 @@ const KEEPERS_CALLS: &[i64] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
-    libc::SYS_wait4,
     libc::SYS_clone,
     libc::SYS_set_robust_list,
-    libc::SYS_get_robust_list,
     libc::SYS_set_tid_address,
     libc::SYS_rseq,
-    libc::SYS_setsid,
-    libc::SYS_setpgid,
-    libc::SYS_chdir,
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -149,6 +147,17 @@ const KEEPERS_CALLS: &[i64] = &[
     libc::SYS_dup2,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
+];
+
+/// What keepers call as well. `clone` makes processes that are confined like their parent.
+const KEEPERS_CALLS: &[i64] = &[
+    libc::SYS_setitimer,
+    libc::SYS_listen,
+    libc::SYS_wait4,
+    libc::SYS_get_robust_list,
+    libc::SYS_setsid,
+    libc::SYS_setpgid,
+    libc::SYS_chdir,
 ];
 
 /// What services call as well: files as far as they may be opened, and threads. `clone` makes no other process.
@@ -174,39 +183,14 @@ const SERVICES_CALLS: &[i64] = &[
     // Of a disk's ring, which was restricted when it was made. None can be made.
     libc::SYS_io_uring_enter,
     libc::SYS_utimensat,
-    libc::SYS_recvmmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_shutdown,
-    libc::SYS_setsockopt,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_socketpair,
-    libc::SYS_pipe2,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_fcntl,
-    libc::SYS_close_range,
-    libc::SYS_eventfd2,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_clone,
     // Another filter says that it isn't there.
     libc::SYS_clone3,
-    libc::SYS_set_robust_list,
-    libc::SYS_set_tid_address,
-    libc::SYS_rseq,
     libc::SYS_sched_getaffinity,
     libc::SYS_prlimit64,
     libc::SYS_getrusage,
     libc::SYS_clock_getres,
     libc::SYS_sysinfo,
     libc::SYS_uname,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getppid,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
     #[cfg(target_arch = "x86_64")]
@@ -223,10 +207,6 @@ const SERVICES_CALLS: &[i64] = &[
     libc::SYS_unlink,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_getrlimit,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_dup2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
 ];
 
 /// Of `prctl` only the wish to end with the parent.

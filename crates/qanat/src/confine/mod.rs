@@ -81,9 +81,9 @@ pub fn confine_disk_core(has_function: bool) -> Result<Confinement, ConfineError
     Ok(Confinement { user, landlock, seccomp: true })
 }
 
-/// Gives up all that a process does not need which keeps a stack that less privileged ones share with it, and makes calls for others on
-/// sockets it is given: it opens nothing by name, makes no connection, executes nothing, looks into no process, and of signals sends
-/// only that of urgent data, which nobody heeds who has not asked for it, and what a socket sends whose owner has said so. For good.
+/// Confines a keeper for good. It is a process that keeps a stack for less privileged ones, and makes calls for others on sockets that it
+/// is given. It opens nothing by name, makes no connection, executes nothing and looks into no process. It sends only the signal of
+/// urgent data, which has no effect unless it was asked for, and those that a socket sends because its owner said so.
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
@@ -154,7 +154,8 @@ fn no_new_rights() -> Result<(), ConfineError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(ConfineError::Debuggers)
 }
 
-/// What no program executed later could have. Whoever may not say so has no such program either: there are no new rights.
+/// Takes away what no program executed later may have. A process that may not do so can't execute such a program either, since there
+/// are no new rights.
 fn empty_bounding_set() -> Result<(), ConfineError> {
     for capability in CapabilitySet::all().iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {

@@ -30,7 +30,7 @@ pub(crate) fn dial(path: &Path) -> io::Result<OwnedFd> {
 /// How long a net core that is asked how it is may take.
 const ASKED_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Asks the net core at `path` how it is. Who answers may be anybody: it is not waited for long, sends nothing but words, and
+/// Asks the net core at `path` how it is. Anybody may be there to answer. So the wait is short, only words are taken, and
 /// none of them does anything to a terminal.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ pub(crate) const LARGE_BLOCK_BYTES: u32 = 65_536;
 /// Connections of one service at most.
 pub(crate) const CONNECTIONS_MAX: u32 = 65_536;
 
-/// What whoever connects wants.
+/// What a process that connects wants.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Wish {
     /// To be served.

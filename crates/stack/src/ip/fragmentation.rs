@@ -1,7 +1,7 @@
 //! IP fragmentation at the source (RFC 791 section 2.3, RFC 8200 section 4.5): datagrams larger than the link's MTU.
 //!
-//! Only what is asked for by [`Stack::send_in_fragments`](crate::Stack::send_in_fragments), and answers to echo requests
-//! that came in fragments themselves; TCP never needs any. All of a datagram's fragments leave, in order, or none.
+//! Only two things leave in fragments: what [`Stack::send_in_fragments`](crate::Stack::send_in_fragments) sends, and answers to echo
+//! requests that came in fragments. TCP never needs any. Either all of a datagram's fragments leave, in order, or none.
 
 use crate::ip::network::Network;
 use crate::ip::packet::IpMeta;

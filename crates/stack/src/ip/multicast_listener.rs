@@ -5,7 +5,7 @@
 //! is a list of changes and one answer, each with a time; queries only bring the answer forward, so that their number
 //! doesn't matter.
 
-use qanat_nic::Time;
+use qanat_nic::{Random, Time};
 use qanat_wire::multicast_listener::Query;
 use qanat_wire::neighbor_discovery::solicited_node;
 use std::net::Ipv6Addr;
@@ -46,13 +46,10 @@ impl MulticastListener {
         MulticastListener { enabled, random: key, ..MulticastListener::default() }
     }
 
-    /// SplitMix64: enough to keep hosts out of step.
+    /// A time below `limit_ms`, so that hosts answer out of step.
     fn random_below(&mut self, limit_ms: u64) -> Duration {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Duration::from_millis((mixed ^ mixed >> 31) % limit_ms.max(1))
+        self.random = self.random.wrapping_add(1);
+        Duration::from_millis(Random::new(self.random).below(limit_ms))
     }
 
     /// The group of an address of ours begins or ends to matter; told at once, and once again.

@@ -35,7 +35,7 @@ pub(super) enum Handshake {
     Wanted,
     /// A passive open believed by its cookie (RFC 7413): the peer's ACK.
     Unproved,
-    /// And the SYN-ACK must go out.
+    /// As `Unproved`, and the SYN-ACK must go out.
     UnprovedWanted,
 }
 

@@ -60,9 +60,9 @@ impl Stack {
         }
     }
 
-    /// Whether one more half-open connection is kept where `count` of `limit` are; if not, its SYN is answered with a cookie. Less
-    /// and less are kept the fuller it is: if the last place were given as surely as the first, whoever holds all others would
-    /// see whether a forged SYN took it, and so whether its connection exists (Ensafi and others 2010).
+    /// Whether one more half-open connection is kept where `count` of `limit` are; if not, its SYN is answered with a cookie. The
+    /// fuller it is, the less often one more is kept: if the last place were given as surely as the first, an attacker that holds all
+    /// others would see whether a forged SYN took it, and so whether its connection exists (Ensafi and others 2010).
     fn is_admitted(&mut self, limit: usize, count: usize) -> bool {
         let free = limit.saturating_sub(count) as u64;
         let half = limit as u64 / 2;

@@ -47,7 +47,7 @@ pub(crate) struct Slot {
     pub(super) timer: Option<(WheelHandle, Time)>,
     /// It is in the list of connections with something to send.
     pub(super) ready: bool,
-    /// Of what is known of paths, what it has seen: see [`PathMtus::version`].
+    /// The version of the table of paths that it has seen: see [`PathMtus::version`].
     pub(super) path_version: u32,
 }
 

@@ -234,8 +234,8 @@ impl Stack {
         Ok(IpMeta::new(source, peer.ip(), Protocol::UDP))
     }
 
-    /// Sends received bytes on, or back, in the frame they came in: headers are written before them, nothing is copied.
-    /// Else as [`send_to`](Stack::send_to).
+    /// Sends received bytes on, or back, in the frame they came in: headers are written before them, and nothing is copied.
+    /// Otherwise it does what [`send_to`](Stack::send_to) does.
     ///
     /// # Errors
     /// As [`send_to`](Stack::send_to).

@@ -118,7 +118,7 @@ pub(super) struct Walk<'m, 'z> {
 /// DNAME records that were followed.
 #[derive(Default)]
 struct Path {
-    /// Theirs: each is in the answer once (RFC 2181 section 5).
+    /// The nodes of these records. Each is in the answer once (RFC 2181 section 5).
     nodes: [NodeReference; CHAIN_MAX],
     /// Where the owners of the CNAME records made from them are written: a name met again is a circle.
     owners: [u16; CHAIN_MAX],

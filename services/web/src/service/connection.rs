@@ -173,7 +173,7 @@ impl Connection {
         holds_windows: false,
     };
 
-    /// The box, made if need be.
+    /// The box. It is made when it is first asked for.
     pub fn extra(&mut self) -> &mut Extra {
         self.extra.get_or_insert_default()
     }

@@ -34,7 +34,7 @@ struct Refused {
     what: &'static str,
     /// What would let everybody do it.
     remedy: String,
-    /// Whose the file or directory is that is in the way, if not root's: that one could serve it.
+    /// The owner of the file or directory that is in the way, unless that is root. The owner could serve it.
     owner: Option<u32>,
 }
 

@@ -42,7 +42,7 @@ enum Goal {
     Keep,
     /// Another user, known by that name.
     Become(Account, String),
-    /// Whoever started this had no rights of root's, and remains who he is.
+    /// The user who started this had no rights of root's, and the service stays that user's.
     Stay,
 }
 

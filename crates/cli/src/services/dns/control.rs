@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// A request's bytes at most.
 const REQUEST_MAX: u64 = 4_096;
-/// Whoever takes longer to ask, or to read, is left: the next one waits.
+/// A client that takes longer to ask, or to read, is cut off, because the next one waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is asked.

@@ -71,14 +71,21 @@ impl Transport for FunctionTransport {
         self.registers.write(offset.saturating_add(4), (value >> 32) as u32);
     }
 
-    fn event(&self) -> Option<BorrowedFd<'_>> {
+    fn event(&self, has_some: &dyn Fn() -> bool) -> Option<BorrowedFd<'_>> {
         self.is_watched.set(true);
+        if has_some() {
+            // Their interrupt may have been read already. A full counter is readable anyway.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
         Some(self.event.as_fd())
     }
 
-    fn hush(&mut self) -> bool {
-        // A system call, only for those who sleep.
-        self.is_watched.get() && rustix::io::read(&self.event, &mut [0; 8]).is_ok()
+    fn silence(&mut self) -> bool {
+        // A system call, only for those who slept.
+        if self.is_watched.replace(false) {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+        true
     }
 
     fn interrupt_vector(&self) -> Option<u16> {

@@ -1,7 +1,8 @@
 //! Limits of requests and bytes.
 
-use super::rig::{House, first_area, frame_of, second_area};
+use super::rig::{House, config, first_area, frame_of, second_area};
 use qanat_disk::area::AreaLimits;
+use qanat_disk::disk_core::TenantConfig;
 use qanat_disk::{Operation, Request, SimConfig, Vsic};
 use qanat_nic::{Clock, Time};
 use std::time::Duration;
@@ -42,6 +43,32 @@ fn a_flood_gets_what_its_limits_say() {
 }
 
 #[test]
+fn areas_of_one_account_share_its_ceiling() {
+    let house = House::new(SimConfig { depth: 32, ..SimConfig::default() });
+    let ceiling = AreaLimits { requests_per_second: 5_000, bytes_per_second: 0 };
+    let of =
+        |tenant, account, extents| TenantConfig { account, ceiling, ..config(tenant, extents, AreaLimits::default()) };
+    let mut tenants =
+        [of(1, 7, first_area()), of(2, 7, second_area()), of(3, 8, first_area())].map(|it| house.honest_by(it));
+    let (mut done, mut completions) = ([0; 3], Vec::new());
+    let end = house.clock.now() + Duration::from_millis(500);
+    while house.clock.now() < end {
+        for (tenant, done) in tenants.iter_mut().zip(&mut done) {
+            while tenant.disk.room() > 0 {
+                let operation = Operation::Read { block: 0, frame: frame_of(&tenant.pool, 512) };
+                tenant.disk.submit(Request { token: 0, operation }).unwrap();
+            }
+            tenant.disk.ring();
+            *done += tenant.complete(&mut completions, usize::MAX);
+            completions.clear();
+        }
+    }
+    let [first, second, other] = done;
+    assert!((2_500..=2_560).contains(&(first + second)) && (2_500..=2_560).contains(&other), "{done:?}");
+    assert!(first.abs_diff(second) < 600, "each has its turn: {done:?}");
+}
+
+#[test]
 fn who_is_held_says_when_it_goes_on_and_holds_nobody_else() {
     let house = House::new(SimConfig { depth: 32, ..SimConfig::default() });
     let slow = AreaLimits { requests_per_second: 1, bytes_per_second: 0 };
@@ -67,7 +94,8 @@ fn who_is_held_says_when_it_goes_on_and_holds_nobody_else() {
     assert_eq!(completions.len(), before + 1);
     // The daemon changes its mind.
     house.core.borrow_mut().limit(1, AreaLimits::default()).unwrap();
-    house.turns(5);
+    // One after the other, since somebody who does not flood has just been there.
+    house.turns(50);
     held.disk.complete(&mut completions, usize::MAX);
     assert_eq!(completions.len(), 20);
     assert_eq!(house.turn().due, None::<Time>);

@@ -46,6 +46,21 @@ pub fn second_area() -> Vec<Extent> {
 
 pub const AREA_BYTES: u64 = 64 * 4_096;
 
+/// An area for an application that shares neither it nor its account with another.
+pub fn config(tenant: u64, extents: Vec<Extent>, limits: AreaLimits) -> TenantConfig {
+    TenantConfig {
+        tenant,
+        area: tenant,
+        account: tenant as u32,
+        extents,
+        bytes: AREA_BYTES,
+        read_only: false,
+        limits,
+        ceiling: AreaLimits::default(),
+        layout: layout(),
+    }
+}
+
 /// A disk core, and what a test sees of it.
 #[derive(Clone)]
 pub struct House {
@@ -78,8 +93,7 @@ impl House {
 
     /// Gives an application an area: what the application has of it, and the other end of its lease.
     pub fn give(&self, tenant: u64, extents: Vec<Extent>, limits: AreaLimits) -> (SharedArea, OwnedFd) {
-        self.try_give(TenantConfig { tenant, extents, bytes: AREA_BYTES, read_only: false, limits, layout: layout() })
-            .unwrap()
+        self.try_give(config(tenant, extents, limits)).unwrap()
     }
 
     pub fn try_give(&self, config: TenantConfig) -> Result<(SharedArea, OwnedFd), TenantError> {
@@ -93,7 +107,12 @@ impl House {
 
     /// An application that drives its area as it should.
     pub fn honest(&self, tenant: u64, extents: Vec<Extent>, limits: AreaLimits) -> Tenant {
-        let (area, lease) = self.give(tenant, extents, limits);
+        self.honest_by(config(tenant, extents, limits))
+    }
+
+    /// The same, by the whole configuration.
+    pub fn honest_by(&self, config: TenantConfig) -> Tenant {
+        let (area, lease) = self.try_give(config).unwrap();
         let house = self.clone();
         let turns = Box::new(move || _ = house.turn());
         let (disk, pool) = area.open_with(self.clock.clone(), options(), Some(turns)).unwrap();

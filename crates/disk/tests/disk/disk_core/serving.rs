@@ -1,6 +1,8 @@
 //! What an application gets of a disk core: its area, all of it, and nothing else; and how it ends.
 
-use super::rig::{AREA_BYTES, House, extents, first_area, frame_of, is_closed, layout, options, pair, second_area};
+use super::rig::{
+    AREA_BYTES, House, config, extents, first_area, frame_of, is_closed, layout, options, pair, second_area,
+};
 use qanat_disk::area::AreaLimits;
 use qanat_disk::disk_core::{Closing, DiskCore, TenantConfig, TenantDescriptors, TenantError};
 use qanat_disk::nvme::NvmeError;
@@ -120,14 +122,7 @@ fn a_disk_core_that_dies_ends_all_once_and_its_buffers_are_given_up() {
 #[test]
 fn areas_and_memory_that_are_none_are_refused() {
     let house = House::new(sim(None));
-    let good = TenantConfig {
-        tenant: 1,
-        extents: first_area(),
-        bytes: AREA_BYTES,
-        read_only: false,
-        limits: NO_LIMITS,
-        layout: layout(),
-    };
+    let good = config(1, first_area(), NO_LIMITS);
     let area = |of: &[(u64, u64)], bytes| TenantConfig { extents: extents(of), bytes, ..good.clone() };
     for config in [
         area(&[], 0),
@@ -190,14 +185,7 @@ fn an_area_grows_while_it_is_open() {
 #[test]
 fn who_may_only_read_writes_nothing() {
     let house = House::new(sim(None));
-    let config = TenantConfig {
-        tenant: 1,
-        extents: first_area(),
-        bytes: AREA_BYTES,
-        read_only: true,
-        limits: NO_LIMITS,
-        layout: layout(),
-    };
+    let config = TenantConfig { read_only: true, ..config(1, first_area(), NO_LIMITS) };
     let (area, lease) = house.try_give(config).unwrap();
     let turns = Box::new({
         let house = house.clone();
@@ -236,14 +224,7 @@ fn over_io_uring_in_another_thread_with_both_asleep() {
     let thread = std::thread::spawn(move || {
         let disk = qanat_disk::DiskFile::open(&path, DiskOptions { depth: 32, ..DiskOptions::default() }).unwrap();
         let mut core = DiskCore::new(Uring::fenced(disk, qanat_disk::disk_core::PIECES_MAX).unwrap());
-        let config = TenantConfig {
-            tenant: 1,
-            extents: second_area(),
-            bytes: AREA_BYTES,
-            read_only: false,
-            limits: NO_LIMITS,
-            layout: layout(),
-        };
+        let config = self::config(1, second_area(), NO_LIMITS);
         let descriptors = TenantDescriptors { memory: core_memory, doorbell: its, lease: its_lease };
         core.open(&config, descriptors).unwrap();
         is_open.0.send(()).unwrap();

@@ -64,7 +64,8 @@ fn identifiers_and_entries() {
                 let command = attacker.read();
                 (0..20).for_each(|_| attacker.queue_as(1, command, 7));
                 attacker.ring(1);
-                stage.house.turns(20);
+                // Its neighbour does not flood, so these go to the disk one after the other.
+                stage.house.turns(100);
                 // Each ends; that they are told apart is the driver's affair.
                 let attacker = &mut stage.attacker;
                 let ended: Vec<_> = std::iter::from_fn(|| attacker.next(1)).collect();

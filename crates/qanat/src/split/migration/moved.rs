@@ -93,8 +93,8 @@ impl Service {
     }
 }
 
-/// As if to another process and on there: all is written, let go of, and read. What is not as it was written is read before,
-/// and comes to nothing.
+/// Moves a tenancy as if to another process: all is written, let go of, and read. Damaged copies are read before that, and
+/// must leave nothing behind.
 fn moved(tenancy: Tenancy, memory: &FrameMemory, copies: &Copies, noise: &mut Random) -> Tenancy {
     let pools = [&memory.receive, &memory.transmit, &memory.prepared, copies.pool()];
     let bytes = frames::writing(&pools, |_| write_tenancy(&tenancy)).expect("it can be written");

@@ -30,9 +30,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// How long the old one waits for the new one, which may just be starting.
+/// How long the old net core waits for the new one, which may just be starting.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// And for its answer, while the card stands still.
+/// How long it waits for the answer, while the card stands still.
 const STANDSTILL_MAX: Duration = Duration::from_secs(1);
 /// Messages taken of one move at one look.
 const MESSAGES_PER_LOOK: usize = 32;

@@ -1,12 +1,12 @@
-//! Who of the services on one card gets what: listeners and sockets they share, and to whom each connection belongs. A
-//! connection is pinned when it is accepted, by a policy; nobody else can name it after that.
+//! Which of the services on one card gets what: listeners and sockets that they share, and whose each connection is. A policy pins
+//! a connection when it is accepted. No other service can name it after that.
 //!
 //! ```text
 //!   listener 10.77.0.2:80 ── seats 0, 1, 2 ── round robin ▶ 0 1 2 0 …
-//!                                             least loaded ▶ whoever has the fewest connections
+//!                                             least loaded ▶ the one with the fewest connections
 //!                                             queue        ▶ table[RSS hash of the flow mod 128]
 //! ```
-//! Whoever leaves, or dies, leaves all its listeners: its share is the others' from then on.
+//! A service that leaves or dies leaves all its listeners. Its share is the others' from then on.
 
 use qanat_stack::{ConnectionId, ListenerId, UdpSocketId};
 use std::net::{IpAddr, SocketAddr};
@@ -18,14 +18,14 @@ const TABLE_ENTRIES: u32 = 128;
 /// Nobody's.
 const NOBODY: u8 = u8::MAX;
 
-/// Which of the services that share a listener has the next connection.
+/// Which of the services that share a listener gets the next connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AcceptPolicy {
     /// One after the other.
     #[default]
     RoundRobin,
-    /// Who has the fewest connections.
+    /// The one with the fewest connections.
     LeastLoaded,
     /// By the flow, as a NIC would choose a queue (RSS).
     Queue,
@@ -37,24 +37,24 @@ struct Shared<Id> {
     id: Id,
     local: SocketAddr,
     seats: Vec<u8>,
-    /// Whose turn is next.
+    /// The seat whose turn is next.
     next: usize,
 }
 
-/// Whose a connection is: which of its slot's, and of which service.
+/// The owner of a slot's connection: the slot's generation, and the service's seat.
 #[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 struct Owner {
     generation: u32,
     seat: u8,
 }
 
-/// All of it, of one card.
+/// All that is shared on one card, and who owns what.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Owners {
     policy: AcceptPolicy,
     /// By slot.
     connections: Vec<Owner>,
-    /// Whose slot is another's already, while their end is not yet told.
+    /// Connections whose slot is another's already, while their end is not yet told.
     ghosts: Vec<(ConnectionId, u8)>,
     listeners: Vec<Shared<ListenerId>>,
     sockets: Vec<Shared<UdpSocketId>>,
@@ -161,14 +161,14 @@ impl Owners {
         self.policy == AcceptPolicy::Queue
     }
 
-    /// Who has a new connection of a listener's. `None`: nobody is there.
+    /// The service that gets a new connection of a listener. `None`: there is none.
     pub(crate) fn choose(&mut self, id: ListenerId, local: Option<SocketAddr>, peer: SocketAddr) -> Option<usize> {
         let shared = self.listeners.iter_mut().find(|shared| shared.id.index() == id.index())?;
         let local = local.unwrap_or(shared.local);
         choose(shared, self.policy, &self.loads, &self.slow, || rss_hash(peer, local))
     }
 
-    /// Who has a datagram of a socket's.
+    /// The service that gets a datagram of a socket.
     pub(crate) fn choose_for_datagram(&mut self, id: UdpSocketId, peer: SocketAddr) -> Option<usize> {
         let shared = self.sockets.iter_mut().find(|shared| shared.id == id)?;
         let local = shared.local;
@@ -183,7 +183,7 @@ impl Owners {
         (0..SEATS_MAX).filter(is_other).count() as u32
     }
 
-    /// Who else could have a connection accepted at `local`, now that `seat` is to have it no more.
+    /// Another seat that could have a connection accepted at `local`, which `seat` is to lose.
     pub(crate) fn choose_other(
         &mut self,
         local: SocketAddr,

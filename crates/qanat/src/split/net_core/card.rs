@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, OwnedFd};
 pub struct Card {
     pub(crate) vnic: Box<dyn Vnic>,
     pub(crate) received: OwnedFd,
-    /// For small messages that services keep. Theirs who have the card: one user's.
+    /// For small messages that services keep. All services of the card, which are one user's, share it.
     pub(crate) copies: Copies,
     pub(crate) config: Config,
     pub(crate) plan: MemoryPlan,
@@ -64,7 +64,7 @@ pub(crate) struct Handed {
     pub(crate) order: CardOrder,
     /// Frames that are not received into.
     pub(crate) rest: OwnedFd,
-    /// Closed by all who have it, the card is given up.
+    /// The card is given up when all copies of this are closed.
     pub(crate) handle: OwnedFd,
 }
 

@@ -88,8 +88,8 @@ impl NetCore {
         NetCore::new(cards, Some(listener), options)
     }
 
-    /// Others' descriptors are never to come here: to close one takes as long as whoever sent it likes, and every service of this
-    /// net core would wait. Who is accepted at a listener has it from that. Before Linux 6.16 it can't be helped.
+    /// No descriptors of others may come here: closing one takes as long as its sender likes, and every service of this net core
+    /// would wait. Sockets accepted at a listener inherit this from it. Linux before 6.16 can't refuse descriptors.
     fn takes_no_rights(socket: &OwnedFd) {
         let _ = refuse_rights(socket.as_fd());
     }
@@ -103,8 +103,8 @@ impl NetCore {
         core
     }
 
-    /// A net core that has its cards and services from whoever is at the other end of `director`
-    /// ([`Order`](qanat_control::net_core::Order)), and ends with it.
+    /// A net core whose cards and services come from the process at the other end of `director`
+    /// ([`Order`](qanat_control::net_core::Order)), and which ends with it.
     pub fn directed(director: OwnedFd, status: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
         let mut core = NetCore::new(Vec::new(), status, options);
         core.director = Some(Director::new(director));

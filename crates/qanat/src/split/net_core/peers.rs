@@ -37,7 +37,7 @@ pub(crate) struct Pending {
     /// It may be served, not only told how things are.
     pub may_attach: bool,
     pub introduced: Option<Introduced>,
-    /// Closed, the daemon charges nobody for the service's memory any more.
+    /// The daemon charges the service's memory to its user until this is closed.
     pub lease: Option<OwnedFd>,
     /// Its user and process, if it has connected by itself.
     pub who: Option<Who>,

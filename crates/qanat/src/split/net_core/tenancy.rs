@@ -307,7 +307,7 @@ impl Tenancy {
         tenant.hear(&mut House { now, vnic, stack, owners, seat, is_shared: true, yielded: &mut Vec::new() }, event);
     }
 
-    /// What was given to each is to be seen by it; who has too much has nothing more received.
+    /// Shows each service what it was given. For a service that holds too much nothing more is received.
     fn give_out(&mut self, now: Time, offences: &mut Vec<Offence>) -> bool {
         for seat in 0..self.seats.len() {
             let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { continue };
@@ -329,7 +329,7 @@ impl Tenancy {
         false
     }
 
-    /// Silences the bells of those that `ready` says rang, in order; whoever is gone leaves.
+    /// Silences the bells that rang according to `ready`, in order. Services that are gone leave.
     pub(crate) fn look_at_sockets(&mut self, ready: &mut impl Iterator<Item = bool>, now: Time) {
         for seat in 0..self.seats.len() {
             let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { continue };

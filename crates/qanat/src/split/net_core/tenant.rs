@@ -39,12 +39,12 @@ pub(crate) const EVENTS_PER_TURN: usize = 256;
 pub(crate) const EVENTS_WAITING_MAX: usize = 16_384;
 /// Events of a shared stack that wait for one service: then it gets no more connections, if others can have them.
 const SLOW: usize = 1_024;
-/// And then it is cut off. An honest one never has so many: they are bounded by its connections, frames and blocks, but for
+/// With so many it is cut off. An honest service never has so many: connections, frames and blocks bound them, except for
 /// acknowledgements of single bytes.
 const BACKLOG_MAX: usize = 262_144;
 /// Answers that wait for room; beyond it no commands are taken.
 const ANSWERS_WAITING_MAX: usize = 64;
-/// Of what is to be sent so much is asked for ahead; the processor itself goes on.
+/// So much of what is to be sent is prefetched. The processor itself goes on from there.
 const LINE_BYTES: usize = 64;
 const LINES_AHEAD: usize = 4;
 

@@ -32,9 +32,9 @@ pub struct Remotes {
     parts: Vec<Remote>,
     /// Bits of a connection's slot that say which net core.
     shift: u32,
-    /// Whose event is handled.
+    /// The net core whose event is handled.
     current: usize,
-    /// Who is asked first for the next connection to others.
+    /// The net core that is asked first for the next connection to others.
     next_connect: usize,
     /// By a peer's hash: where its last datagram came in. Empty with one net core.
     came_by: Vec<u8>,
@@ -44,7 +44,7 @@ pub struct Remotes {
 }
 
 impl Remotes {
-    /// So many net cores, with so many connections each at most.
+    /// For `count` net cores, with at most `connections_max` connections each.
     pub(crate) fn new(count: usize, connections_max: usize) -> std::io::Result<Remotes> {
         let count = count.clamp(1, NET_CORES_MAX);
         let parts: std::io::Result<Vec<Remote>> = (0..count).map(|_| Remote::new(connections_max, count > 1)).collect();
@@ -59,7 +59,7 @@ impl Remotes {
         })
     }
 
-    /// An address of a card that has lost all of them to other hosts, and who has it.
+    /// An address of a card that lost all of its addresses to other hosts, and the host that has it.
     pub(crate) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
         self.parts.iter().find_map(Remote::lost_address)
     }

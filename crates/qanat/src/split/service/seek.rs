@@ -28,7 +28,7 @@ pub(crate) struct Found {
     pub files: Vec<OwnedFd>,
 }
 
-/// Who finds a net core.
+/// Finds a net core.
 pub(crate) struct Seeker {
     /// Held by the thread while it seeks.
     connector: Arc<Mutex<Connector>>,

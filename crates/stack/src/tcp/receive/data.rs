@@ -106,14 +106,19 @@ impl Connection {
             }
         }
         self.sample_round_trip(segment, env.now);
-        if start != self.receive_window.next() && self.out_of_order_room(env) == 0 {
-            env.counters.receive_frames_full += 1;
-            self.acknowledge_now();
-            return;
-        }
         if start != self.receive_window.next() {
-            self.report_held(start, start + chunk.len() as u32);
-            self.receive_out_of_order(start, chunk, env);
+            let end = start + chunk.len() as u32;
+            let room = match self.out_of_order_room(env) {
+                0 if self.makes_room(start, end, env) => 1,
+                room => room,
+            };
+            if room == 0 {
+                env.counters.receive_frames_full += 1;
+                self.acknowledge_now();
+                return;
+            }
+            self.report_held(start, end);
+            self.receive_out_of_order(start, chunk, room, env);
             return;
         }
         if env.memory.room(self.held.frames_lent()) == 0 && self.held.has_gap() {
@@ -166,10 +171,24 @@ impl Connection {
         env.config.receive_frames_max.saturating_sub(held).min(env.memory.room_out_of_order(held as u32) as usize)
     }
 
+    /// Gives up what is held farthest beyond the gap, for bytes that are nearer. Without SACK the peer sends everything again from the
+    /// first gap on: if the nearer bytes were refused until all before them are there, each further loss would cost a time-out.
+    /// With SACK the peer knows what is held, relies on that, and sends nothing but the gaps.
     #[cold]
-    fn receive_out_of_order(&mut self, start: SequenceNumber, chunk: Chunk, env: &mut Env<'_>) {
+    fn makes_room(&mut self, start: SequenceNumber, end: SequenceNumber, env: &mut Env<'_>) -> bool {
+        if self.is.sack || self.held.first_held(start, end) == Some(Block { start, end }) {
+            return false;
+        }
+        let is_given_up = self.held.drop_farthest(start, env.memory);
+        env.counters.reassembly_pruned += u64::from(is_given_up);
+        is_given_up
+    }
+
+    /// Holds data beyond a gap, for which there is `room`, frames.
+    #[cold]
+    fn receive_out_of_order(&mut self, start: SequenceNumber, chunk: Chunk, room: usize, env: &mut Env<'_>) {
         env.counters.out_of_order_data += 1;
-        let frames = self.held.frames_out_of_order() + self.out_of_order_room(env);
+        let frames = self.held.frames_out_of_order() + room;
         let (insertion, is_more_of_the_same) = self.held.insert(start, chunk, frames, env.memory);
         match insertion {
             Insertion::Held => {}

@@ -95,6 +95,13 @@ impl HeldData {
         (insertion, is_more_of_the_same)
     }
 
+    /// Forgets the frame that is farthest beyond the gap, if it begins behind `start`; whether it did.
+    pub(super) fn drop_farthest(&mut self, start: SequenceNumber, memory: &mut ReceiveMemory) -> bool {
+        let is_dropped = self.out_of_order.as_mut().is_some_and(|queue| queue.drop_last(start));
+        memory.release(u32::from(is_dropped));
+        is_dropped
+    }
+
     /// The first of the bytes from `start` to `end` that are held already.
     pub(super) fn first_held(&self, start: SequenceNumber, end: SequenceNumber) -> Option<Block> {
         self.out_of_order.as_ref().and_then(|queue| queue.first_held(start, end))

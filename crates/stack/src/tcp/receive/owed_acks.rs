@@ -21,7 +21,7 @@ const COPIES_MAX: u8 = 16;
 pub struct OwedAcks {
     /// An ACK must go out with the next `output`.
     now: bool,
-    /// And it is owed alone: later segments are not to share it.
+    /// The ACK that must go out is owed alone: later segments don't share it.
     apart: bool,
     /// Full segments received since the last ACK.
     unacknowledged: u8,

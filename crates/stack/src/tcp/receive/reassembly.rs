@@ -238,6 +238,22 @@ impl Reassembly {
         None
     }
 
+    /// Drops the last chunk, if it begins behind `start`; whether it did. What is dropped is not reported any more.
+    pub fn drop_last(&mut self, start: SequenceNumber) -> bool {
+        let Some(last) = self.segments.back().map(|last| last.start).filter(|last| last.after(start)) else {
+            return false;
+        };
+        self.segments.pop_back();
+        for run in &mut self.recent {
+            *run = match *run {
+                Some(held) if held.start.at_or_after(last) => None,
+                Some(held) => Some(Block { end: held.end.earlier(last), ..held }),
+                None => None,
+            };
+        }
+        true
+    }
+
     /// Heap memory held, frames not counted, bytes.
     pub fn memory(&self) -> usize {
         size_of::<Reassembly>() + self.segments.capacity() * size_of::<Segment>()
@@ -331,6 +347,21 @@ mod tests {
         assert_eq!(queue.insert(sequence(100), chunk(&pool, b"ab"), 4), Insertion::Full);
         assert!(blocks(&mut queue, 0).iter().all(|block| block.start.0 < 100), "a dropped segment is not sacked");
         assert_eq!(pool.in_use_count(), 4);
+    }
+
+    #[test]
+    fn the_last_is_dropped_for_what_is_nearer_only() {
+        let pool = pool();
+        let mut queue = Reassembly::new();
+        for start in [10, 15, 30] {
+            assert_eq!(queue.insert(sequence(start), chunk(&pool, b"abcde"), 8), Insertion::Held);
+        }
+        assert!(!queue.drop_last(sequence(30)) && queue.drop_last(sequence(29)));
+        assert_eq!(blocks(&mut queue, 0), [block(10, 20)]);
+        assert!(queue.drop_last(sequence(8)));
+        assert_eq!((queue.len(), blocks(&mut queue, 0)), (1, vec![block(10, 15)]));
+        assert!(queue.drop_last(sequence(8)) && !queue.drop_last(sequence(8)) && queue.is_empty());
+        assert_eq!((blocks(&mut queue, 0), pool.in_use_count()), (vec![], 0));
     }
 
     proptest! {

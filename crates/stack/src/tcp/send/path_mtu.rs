@@ -87,7 +87,12 @@ impl Connection {
         let halved = (length / 2).max(MSS_BASE);
         if halved < self.path_mtu.segment() {
             env.counters.black_holes_detected += 1;
-            self.path_mtu.reduce(halved, Some(length), env.now);
+            if self.patience.retransmissions() == BLACK_HOLE_TIMEOUTS {
+                self.path_mtu.reduce(halved, Some(length), env.now);
+            } else {
+                // One loss of the smaller size may be chance: it is no limit of the search.
+                self.path_mtu.reduce_further(halved, env.now);
+            }
             self.apply_segment_size();
         }
     }

@@ -135,6 +135,14 @@ impl PathMtu {
         self.search.at = if self.candidate().is_some() { now } else { now + AGE };
     }
 
+    /// Segments are `to` bytes from now on. What the path takes at most is known as well as before.
+    pub(super) fn reduce_further(&mut self, to: u16, now: Time) {
+        self.current = to;
+        self.search.size = 0;
+        self.search.failures = 0;
+        self.search_on(now);
+    }
+
     /// Sets the time of the next probe.
     fn search_on(&mut self, now: Time) {
         let search_more = self.candidate().is_some();

@@ -12,10 +12,10 @@ mod waiting;
 
 use super::*;
 use crate::tcp::recovery::scoreboard::Scoreboard;
-use crate::tcp::tests::testing::{Faults, Host, Pair, Random, pattern};
+use crate::tcp::tests::testing::{Faults, Host, Pair, pattern};
 use bytes::Bytes;
 use qanat_api::{CloseReason, Event};
-use qanat_nic::Time;
+use qanat_nic::{Random, Time};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::Options;
@@ -59,6 +59,27 @@ fn opens_talks_and_closes() {
     pair.check_conservation();
 }
 
+/// Runs until both ends are closed, at most for `limit`. A service that is not eager takes some of what has come now and then.
+fn until_closed(pair: &mut Pair, limit: Duration) {
+    pair.turn(0);
+    pair.turn(1);
+    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
+    let mut elapsed = Duration::ZERO;
+    while !done(pair) && elapsed < limit {
+        pair.run_until(Duration::from_millis(50), done);
+        elapsed += Duration::from_millis(50);
+        for index in 0..2 {
+            if !pair.hosts[index].eager {
+                for _ in 0..pair.random.below(8) {
+                    let now = pair.now;
+                    pair.hosts[index].consume_one(now);
+                }
+                pair.turn(index);
+            }
+        }
+    }
+}
+
 /// Both ends send, then close; every byte must arrive once and in order, every byte be acked once.
 fn exchange(seed: u64, mut pair: Pair, lengths: [usize; 2], limit: Duration) -> Pair {
     let data = [pattern(seed, lengths[0]), pattern(seed + 1, lengths[1])];
@@ -73,23 +94,7 @@ fn exchange(seed: u64, mut pair: Pair, lengths: [usize; 2], limit: Duration) -> 
         }
         host.close_when_sent = true;
     }
-    pair.turn(0);
-    pair.turn(1);
-    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
-    let mut elapsed = Duration::ZERO;
-    while !done(&pair) && elapsed < limit {
-        pair.run_until(Duration::from_millis(50), done);
-        elapsed += Duration::from_millis(50);
-        for index in 0..2 {
-            if !pair.hosts[index].eager {
-                for _ in 0..pair.random.below(8) {
-                    let now = pair.now;
-                    pair.hosts[index].consume_one(now);
-                }
-                pair.turn(index);
-            }
-        }
-    }
+    until_closed(&mut pair, limit);
     for index in 0..2 {
         let other = 1 - index;
         assert!(
@@ -117,13 +122,13 @@ fn random_config(random: &mut Random) -> TcpConfig {
     TcpConfig {
         receive_window: [1_000, 4_000, 20_000, 64 * 1024, 256 * 1024][random.below(5) as usize],
         receive_frames_max: [4, 16, 64, 256][random.below(4) as usize],
-        sack: !random.chance(250),
-        timestamps: !random.chance(250),
-        window_scaling: !random.chance(200),
-        ecn: !random.chance(300),
-        no_delay: !random.chance(200),
-        pacing: random.chance(150),
-        congestion: if random.chance(500) { CongestionAlgorithm::NewReno } else { CongestionAlgorithm::Cubic },
+        sack: !random.chance(250_000),
+        timestamps: !random.chance(250_000),
+        window_scaling: !random.chance(200_000),
+        ecn: !random.chance(300_000),
+        no_delay: !random.chance(200_000),
+        pacing: random.chance(150_000),
+        congestion: if random.chance(500_000) { CongestionAlgorithm::NewReno } else { CongestionAlgorithm::Cubic },
         retransmissions_max: 30,
         // Outlives every backoff of the peer, so that both ends finish in order.
         time_wait: Duration::from_secs(3_600),
@@ -151,7 +156,7 @@ fn random_pair(seed: u64) -> (Pair, [usize; 2]) {
         .map(|_| {
             let segment = segments[random.below(4) as usize];
             let mut host = Host::new(random_config(&mut random), segment);
-            host.eager = random.chance(800);
+            host.eager = random.chance(800_000);
             host
         })
         .collect();
@@ -306,23 +311,7 @@ fn debug_seed() {
         pair.hosts[index].to_send.push_back(Bytes::copy_from_slice(bytes));
         pair.hosts[index].close_when_sent = true;
     }
-    pair.turn(0);
-    pair.turn(1);
-    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
-    let mut elapsed = Duration::ZERO;
-    while !done(&pair) && elapsed < Duration::from_secs(4000) {
-        pair.run_until(Duration::from_millis(50), done);
-        elapsed += Duration::from_millis(50);
-        for index in 0..2 {
-            if !pair.hosts[index].eager {
-                for _ in 0..pair.random.below(8) {
-                    let now = pair.now;
-                    pair.hosts[index].consume_one(now);
-                }
-                pair.turn(index);
-            }
-        }
-    }
+    until_closed(&mut pair, Duration::from_secs(4000));
     for (from, at, packet) in pair.log.take().unwrap() {
         println!(
             "{from} {:?} {:?} seq {} len {} ack {} win {} {:?}",

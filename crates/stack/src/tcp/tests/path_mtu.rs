@@ -48,6 +48,21 @@ fn the_search_after_a_black_hole() {
     assert_eq!(pair.hosts[0].counters.path_mtu_probes_sent, sent, "nothing more to gain");
 }
 
+/// The segment that is sent first after the reduction may be lost by chance: that says nothing of what the path takes.
+#[test]
+fn a_loss_right_after_a_black_hole_does_not_end_the_search() {
+    let faults = Faults { segment_max: 1_000, ..Faults::none() };
+    let mut pair = pair(faults, 10).handshake();
+    let mut is_lost = false;
+    pair.drop = Some(Box::new(move |from, packet| {
+        from == 0 && packet.payload.len() == 724 - 12 && !std::mem::replace(&mut is_lost, true)
+    }));
+    feed(&mut pair, 60);
+    let found = segment_size(&mut pair);
+    assert_eq!(pair.hosts[0].counters.black_holes_detected, 2, "smaller once more, to be safe");
+    assert!((968 - 16..=968).contains(&found), "{found}");
+}
+
 #[test]
 fn what_a_router_said_is_forgotten_after_ten_minutes() {
     let mut pair = pair(Faults::none(), 11).handshake();

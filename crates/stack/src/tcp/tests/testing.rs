@@ -6,7 +6,7 @@ use crate::tcp::{
 };
 use bytes::Bytes;
 use qanat_api::{Chunk, CloseReason, ConnectionId, Event};
-use qanat_nic::{Pool, Region, TRAIN_BYTES_MAX, TRAIN_PIECES_MAX, Time};
+use qanat_nic::{Pool, Random, Region, TRAIN_BYTES_MAX, TRAIN_PIECES_MAX, Time};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header, SequenceNumber};
 use qanat_wire::tcp_options::{Options, Timestamps};
@@ -28,28 +28,6 @@ macro_rules! env {
 }
 pub(crate) use env;
 
-/// A small reproducible generator (xorshift*).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
-    }
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-    pub fn chance(&mut self, per_mille: u64) -> bool {
-        self.below(1000) < per_mille
-    }
-}
-
 /// A segment on the link.
 #[derive(Clone, Debug)]
 pub struct Packet {
@@ -58,13 +36,13 @@ pub struct Packet {
     pub ecn: Ecn,
 }
 
-/// What the link does to packets; per mille.
+/// What the link does to packets. Chances are parts per thousand.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    pub loss: u64,
-    pub reorder: u64,
-    pub duplicate: u64,
-    pub mark: u64,
+    pub loss: u32,
+    pub reorder: u32,
+    pub duplicate: u32,
+    pub mark: u32,
     pub delay: Duration,
     /// Extra delay of reordered packets, at most.
     pub jitter: Duration,
@@ -501,7 +479,7 @@ impl Pair {
             }
             let faults = self.faults[from];
             let length = packet.payload.len() + packet.header.header_length();
-            if length > faults.segment_max || self.random.chance(faults.loss) {
+            if length > faults.segment_max || self.random.chance(1_000 * faults.loss) {
                 continue;
             }
             let mut at = self.now;
@@ -517,13 +495,13 @@ impl Pair {
                 self.busy_until[from] = at;
                 self.queued[from].push_back(at);
             }
-            if packet.ecn == Ecn::Capable0 && self.random.chance(faults.mark) {
+            if packet.ecn == Ecn::Capable0 && self.random.chance(1_000 * faults.mark) {
                 packet.ecn = Ecn::CongestionExperienced;
             }
-            let copies = if self.random.chance(faults.duplicate) { 2 } else { 1 };
+            let copies = if self.random.chance(1_000 * faults.duplicate) { 2 } else { 1 };
             for _ in 0..copies {
                 let mut arrival = at + faults.delay;
-                if self.random.chance(faults.reorder) {
+                if self.random.chance(1_000 * faults.reorder) {
                     arrival += Duration::from_nanos(self.random.below(faults.jitter.as_nanos() as u64));
                 }
                 self.counter += 1;
