@@ -1,6 +1,16 @@
-//! The ones'-complement checksum a device fills in (RFC 1071), for drivers that do it in software.
+//! The ones'-complement checksum a device fills in (RFC 1071): where, and how drivers do it in software.
 
 use qanat_wire::checksum;
+
+/// A layer-4 checksum for the device to fill in (as `CHECKSUM_PARTIAL`): the field at `start + offset` holds the folded,
+/// uncomplemented pseudo-header sum; the device sums from `start` to the end of the packet into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct ChecksumOffload {
+    /// Where summing starts, bytes from the start of the frame.
+    pub start: u16,
+    /// Where the field is, bytes from `start`.
+    pub offset: u16,
+}
 
 /// Adds the sum of `bytes`, which begin `position` bytes into the summed part, to `sum` (folded, uncomplemented).
 pub(crate) fn add(sum: u16, position: usize, bytes: &[u8]) -> u16 {

@@ -1,10 +1,11 @@
 //! Middleware that takes trains for a device that takes segments only: it cuts them itself.
 
+use crate::checksum::ChecksumOffload;
 use crate::memory::Frame;
 use crate::plan::FrameMemory;
 use crate::statistics::VnicStatistics;
 use crate::train::{Train, TransmitTrains};
-use crate::vnic::{Capabilities, ChecksumOffload, TransmitBuffer, TransmitOptions, Vnic};
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::os::fd::BorrowedFd;
 
 /// A [`Vnic`] that cuts trains. It allocates and copies: for tests and simulations, in which trains must make no difference to any byte.

@@ -43,6 +43,7 @@ pub use base::prefetch::prefetch;
 pub use base::random::Random;
 pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
 pub use base::{breakdown, place};
+pub use checksum::ChecksumOffload;
 pub use claims::Claims;
 pub use cutting::Cutting;
 pub use error::{DESCRIPTORS_REMEDY, DeviceError};
@@ -61,7 +62,6 @@ pub use statistics::VnicStatistics;
 pub use tap::Tap;
 pub use train::{TRAIN_BYTES_MAX, TRAIN_PIECES_MAX, Train, TransmitTrains};
 pub use vnic::{
-    Capabilities, ChecksumOffload, LINK_HEADER_MAX, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer,
-    TransmitOptions, Vnic,
+    Capabilities, LINK_HEADER_MAX, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
 };
 pub use wire::Wire;

@@ -1,7 +1,7 @@
 //! Trains: TCP segments of one connection that follow each other and have the same headers but for their place in the stream. They leave
 //! as one packet with one header, and whoever needs segments cuts it (TCP segmentation offload).
 
-use crate::vnic::ChecksumOffload;
+use crate::checksum::ChecksumOffload;
 use qanat_wire::checksum;
 use std::io::IoSlice;
 

@@ -1,5 +1,6 @@
 //! The trait [`Vnic`]: one queue pair of a virtual network card.
 
+use crate::checksum::ChecksumOffload;
 use crate::memory::{Frame, Pool};
 use crate::migration::Migrate;
 use crate::plan::FrameMemory;
@@ -37,16 +38,6 @@ pub struct Capabilities {
     pub transmit_buffers_max: u8,
     /// Headroom every frame handed to `transmit` must keep before its data, for the driver's use.
     pub transmit_headroom: u16,
-}
-
-/// A layer-4 checksum for the device to fill in (as `CHECKSUM_PARTIAL`): the field at `start + offset` holds the folded,
-/// uncomplemented pseudo-header sum; the device sums from `start` to the end of the packet into it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct ChecksumOffload {
-    /// Where summing starts, bytes from the start of the frame.
-    pub start: u16,
-    /// Where the field is, bytes from `start`.
-    pub offset: u16,
 }
 
 /// What the sender wants done with a frame.

@@ -1,6 +1,6 @@
 //! `struct virtio_net_hdr`, as a TAP device has it before each packet (VIRTIO 1.2 section 5.1.6, in the machine's byte order).
 
-use crate::vnic::ChecksumOffload;
+use crate::checksum::ChecksumOffload;
 
 /// Bytes of it.
 pub(super) const LENGTH: usize = 10;
