@@ -13,12 +13,11 @@
 
 use crate::base::event_fd::event_fd;
 use crate::checksum;
+use crate::checksum::ChecksumOffload;
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
 use crate::statistics::VnicStatistics;
-use crate::vnic::{
-    Capabilities, ChecksumOffload, LINK_HEADER_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
-};
+use crate::vnic::{Capabilities, LINK_HEADER_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::io;
