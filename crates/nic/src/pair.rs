@@ -12,8 +12,7 @@
 //! [`fault`](crate::fault) on top).
 
 use crate::base::event_fd::event_fd;
-use crate::checksum;
-use crate::checksum::ChecksumOffload;
+use crate::checksum::{self, ChecksumOffload};
 use crate::memory::{Frame, Pool};
 use crate::plan::{FrameMemory, MemoryPlan};
 use crate::statistics::VnicStatistics;
