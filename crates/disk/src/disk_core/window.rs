@@ -138,7 +138,9 @@ impl Window {
         }
         self.since_judged = 0;
         if self.ratio > RATIO_MAX {
-            (self.size, self.doubles) = ((self.size - self.size.div_ceil(4)).max(1), false);
+            // One request is the least there is, so it is no evidence of too many.
+            self.doubles &= self.size == 1;
+            self.size = (self.size - self.size.div_ceil(4)).max(1);
         } else {
             let more = if self.doubles { self.size } else { 1 };
             self.size = (self.size + more).min(depth);
