@@ -90,7 +90,7 @@ fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 
 # System tests mostly wait, the virtual machine is one processor, and fuzzing asks for no device: they run beside each other.
 test: test-deps lint test-unit ## everything; what CI runs
-	$(MAKE) --jobs=2 --output-sync=line test-system test-hardware fuzz
+	$(MAKE) --jobs=2 test-system test-hardware fuzz
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
 	@tools/install-packages git gcc make bison flex python3 iproute2

@@ -5,9 +5,11 @@ use crate::{DEVICE, HOST, PLAN};
 use qanat_nic::af_xdp::{AttachConfig, Interface, Rule};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::tap::{self, TapConfig, TapDevice};
-use qanat_nic::{ChecksumOffload, Frame, MemoryPlan, Tap, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_nic::{
+    ChecksumOffload, Frame, MemoryPlan, TRAIN_BYTES_MAX, Tap, Train, TransmitBuffer, TransmitOptions, Vnic,
+};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::IpAddr;
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
@@ -108,15 +110,27 @@ fn segment(host_mac: [u8; 6], mac: [u8; 6], sequence: u32, data: &[u8]) -> Vec<u
     bytes
 }
 
-/// Sends `count` segments of one stream at once; gives the data.
+/// Sends `count` segments of one stream at once, in trains if they are taken; gives the data.
 fn send_stream(nic: &mut Tap, device: &TapDevice, count: usize) -> Vec<u8> {
     let stream: Vec<u8> = (0..count * SEGMENT).map(|at| (at * 7 + at / 256) as u8).collect();
-    for (number, data) in stream.chunks(SEGMENT).enumerate() {
-        let bytes = segment(device.host().mac.0, device.mac().0, (number * SEGMENT) as u32, data);
-        let mut frame = nic.transmit_pool().allocate(64).unwrap();
-        frame.append_bytes(&bytes).unwrap();
-        let checksum = Some(ChecksumOffload { start: 34, offset: 16 });
-        nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions { continues: false, checksum }).unwrap();
+    let checksum = ChecksumOffload { start: 34, offset: 16 };
+    let most = if nic.trains().is_some() { TRAIN_BYTES_MAX as usize / SEGMENT } else { 1 };
+    for (number, data) in stream.chunks(most * SEGMENT).enumerate() {
+        let sequence = (number * most * SEGMENT) as u32;
+        let bytes = segment(device.host().mac.0, device.mac().0, sequence, data);
+        let (headers, data) = bytes.split_at(HEADERS);
+        if let Some(trains) = nic.trains() {
+            // In pieces, as their owners have them.
+            let (first, second) = data.split_at(data.len() / 3);
+            let payload = [IoSlice::new(first), IoSlice::new(second)];
+            let segment_bytes = SEGMENT as u16;
+            trains.transmit_train(&Train { headers, payload: &payload, segment_bytes, checksum, is_v6: false });
+        } else {
+            let mut frame = nic.transmit_pool().allocate(64).unwrap();
+            frame.append_bytes(&bytes).unwrap();
+            let options = TransmitOptions { continues: false, checksum: Some(checksum) };
+            nic.transmit(TransmitBuffer::Owned(frame), options).unwrap();
+        }
     }
     nic.flush();
     stream
@@ -137,7 +151,7 @@ fn collect(socket: &mut File, from: [u8; 6], length: usize) -> (Vec<u8>, usize) 
 }
 
 #[test]
-fn segments_of_a_stream_leave_as_one_packet_unless_the_kernels_end_takes_none() {
+fn trains_leave_as_one_packet_unless_the_kernels_end_takes_none() {
     require_root!();
     let (device, namespace) = device(1_500);
     let mut nic = device.open(PLAN).unwrap();
