@@ -6,7 +6,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
 use crate::tcp::segment::{Emitter, SegmentPayload};
-use crate::tcp::send::train::Train;
+use crate::tcp::send::train::{Making, Train};
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::RetransmitKind;
@@ -27,6 +27,15 @@ struct Cut {
     new: bool,
     /// Ends a burst: the next segment waits for an acknowledgement.
     ends_burst: bool,
+}
+
+/// What of a segment's headers depends on its place.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Where its data is in the stream.
+    offset: u64,
+    flags: Flags,
+    ecn: Ecn,
 }
 
 /// Why sending new data stopped.
@@ -166,7 +175,8 @@ impl Connection {
             new: false,
             ends_burst: false,
         };
-        if !self.send_segment(&cut, env, emitter) {
+        let shape = self.shape(&cut);
+        if !self.send_segment(&cut, shape, env, emitter) {
             return false;
         }
         self.board.mark_retransmitted(index, env.now);
@@ -194,7 +204,7 @@ impl Connection {
         // One segment beyond the congestion window.
         let beyond = self.in_flight().saturating_add(u32::from(self.maximum_segment));
         let window = self.congestion.set_window(beyond);
-        let mut train = None;
+        let mut train = Making::default();
         let sent = self.send_new_segment(self.send_next, &mut train, env, emitter);
         self.dispatch(&mut train, env, emitter);
         self.congestion.set_window(window);
@@ -216,7 +226,7 @@ impl Connection {
     #[inline]
     fn output_new(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Stop {
         let before = self.send_next;
-        let mut train = None;
+        let mut train = Making::default();
         let stop = loop {
             if self.unsent() == 0 && (!self.lifecycle.is_fin_queued() || self.lifecycle.is_fin_sent()) {
                 break Stop::Idle;
@@ -258,11 +268,11 @@ impl Connection {
     fn send_new_segment(
         &mut self,
         burst: SequenceNumber,
-        train: &mut Option<Train>,
+        train: &mut Making,
         env: &mut Env<'_>,
         emitter: &mut dyn Emitter,
     ) -> Result<(), Stop> {
-        let has_room = emitter.room() > train.as_ref().map_or(0, Train::segments);
+        let has_room = emitter.room() > train.segments();
         if !has_room || !self.board.has_room() {
             return Err(if self.board.has_room() { Stop::Device } else { Stop::Idle });
         }
@@ -309,13 +319,15 @@ impl Connection {
         let is_followed = in_flight.saturating_add(taken) <= self.congestion.window() && taken <= peer_room;
         let ends_burst = self.send_next != burst && !is_followed;
         let cut = Cut { sequence: self.send_next, length, ready, fin, new: true, ends_burst };
-        let is_joined = train.as_ref().is_some_and(|train| train.takes(cut.sequence, length));
-        if is_joined {
-            self.join(train, &cut, env);
+        let shape = self.shape(&cut);
+        if train.takes(cut.sequence, length) {
+            train.add(length, shape.flags);
+            self.on_sent(env);
         } else {
             self.dispatch(train, env, emitter);
-            let begins = is_followed && !last && !probing && self.begin(train, &cut, env, emitter);
-            if !begins && (emitter.room() == 0 || !self.send_segment(&cut, env, emitter)) {
+            let may_begin = is_followed && !last && !probing && !train.is_refused();
+            let begins = may_begin && self.begin(train, &cut, shape, env, emitter);
+            if !begins && (emitter.room() == 0 || !self.send_segment(&cut, shape, env, emitter)) {
                 return Err(Stop::Device);
             }
         }
@@ -357,55 +369,60 @@ impl Connection {
 
     /// Begins a train with a segment that others will follow, if the device takes trains and the headers of those will be as the first
     /// one's.
-    fn begin(&mut self, train: &mut Option<Train>, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
-        let flags = self.flags(cut);
-        let is_plain = flags == Flags::ACK
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        making: &mut Making,
+        cut: &Cut,
+        shape: Shape,
+        env: &mut Env<'_>,
+        emitter: &mut dyn Emitter,
+    ) -> bool {
+        let is_plain = shape.flags == Flags::ACK
             && !self.is.urgent
             && !self.patience.owes_option()
-            && self.segment_room() == u32::from(self.maximum_segment);
-        if !is_plain || cut.length > u32::from(u16::MAX) {
+            && self.segment_room() == u32::from(self.maximum_segment)
+            && cut.length <= u32::from(u16::MAX);
+        if !is_plain {
             return false;
         }
         let bytes_max = emitter.begin_train();
         if bytes_max == 0 {
+            making.refuse();
             return false;
         }
-        let header = self.header(cut.sequence, flags, cut.length, env);
-        *train = Some(Train::new(header, self.ecn(cut), self.offset(cut), cut.length, bytes_max));
+        let header = self.header(cut.sequence, shape.flags, cut.length, env);
+        making.begin(Train::new(header, shape.ecn, shape.offset, cut.length, bytes_max));
         self.on_sent(env);
         true
     }
 
-    /// Adds a segment to the train.
-    fn join(&mut self, train: &mut Option<Train>, cut: &Cut, env: &mut Env<'_>) {
-        let flags = self.flags(cut);
-        if let Some(train) = train {
-            train.add(cut.length, flags);
+    /// Has the train leave, if there is one.
+    #[inline]
+    fn dispatch(&mut self, making: &mut Making, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
+        if making.segments() > 0 {
+            self.dispatch_train(making, env, emitter);
         }
-        self.on_sent(env);
     }
 
-    /// Has the train leave, if there is one.
-    fn dispatch(&mut self, train: &mut Option<Train>, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
-        if let Some(train) = train.take() {
+    /// Apart, so that devices without trains don't pay for it.
+    #[inline(never)]
+    fn dispatch_train(&mut self, making: &mut Making, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
+        if let Some(train) = making.take() {
             env.counters.trains_sent += 1;
             train.leave(&self.queue, emitter);
         }
     }
 
-    /// Where a segment's data is in the stream.
+    /// How the segment of a cut looks.
     #[inline]
-    fn offset(&self, cut: &Cut) -> u64 {
-        self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()))
-    }
-
-    /// The flags of a segment of data.
-    #[inline]
-    fn flags(&self, cut: &Cut) -> Flags {
+    fn shape(&self, cut: &Cut) -> Shape {
         let mut flags = Flags::ACK;
-        let end = self.offset(cut) + u64::from(cut.length);
+        let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
+        let pushes = self.bunching.pushes();
+        let end = offset + u64::from(cut.length);
         let ends_data = end >= self.queue.end() || (self.is.recorded && self.queue.ends_record_at(end));
-        if cut.length > 0 && (cut.ends_burst || (self.bunching.pushes() && ends_data)) {
+        if cut.length > 0 && (cut.ends_burst || (pushes && ends_data)) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.
             flags |= Flags::PSH;
@@ -413,22 +430,21 @@ impl Connection {
         if cut.fin {
             flags |= Flags::FIN;
         }
-        if self.ecn(cut) == Ecn::Capable0 && self.is.ecn_reduced {
-            flags |= Flags::CWR;
+        let mut ecn = Ecn::NotCapable;
+        if self.is.ecn && cut.new && cut.length > 0 {
+            // RFC 3168 §6.1.5: retransmissions are not ECN-capable.
+            ecn = Ecn::Capable0;
+            if self.is.ecn_reduced {
+                flags |= Flags::CWR;
+            }
         }
-        flags
-    }
-
-    /// RFC 3168 §6.1.5: retransmissions are not ECN-capable.
-    #[inline]
-    fn ecn(&self, cut: &Cut) -> Ecn {
-        if self.is.ecn && cut.new && cut.length > 0 { Ecn::Capable0 } else { Ecn::NotCapable }
+        Shape { offset, flags, ecn }
     }
 
     /// Builds and sends one segment of data.
     #[inline]
-    fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
-        let (flags, ecn, offset) = (self.flags(cut), self.ecn(cut), self.offset(cut));
+    fn send_segment(&mut self, cut: &Cut, shape: Shape, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
+        let Shape { offset, flags, ecn } = shape;
         let header = self.header(cut.sequence, flags, cut.length, env);
         let payload = if cut.length == 0 {
             SegmentPayload::None
@@ -579,7 +595,8 @@ impl Connection {
         if self.lifecycle.is_orphaned() && !self.lifecycle.is_fin_sent() && self.queue.byte_count() == 0 {
             let sequence = self.send_next;
             let cut = Cut { sequence, length: 0, ready: false, fin: true, new: true, ends_burst: false };
-            if emitter.room() == 0 || !self.send_segment(&cut, env, emitter) {
+            let shape = self.shape(&cut);
+            if emitter.room() == 0 || !self.send_segment(&cut, shape, env, emitter) {
                 self.is.output_wanted = true;
                 return;
             }

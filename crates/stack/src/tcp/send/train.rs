@@ -31,31 +31,68 @@ impl Train {
         Train { header, ecn, offset, segment_bytes: length, length, bytes_max, segments: 1, is_complete: false }
     }
 
-    /// How many segments there are.
-    pub(super) fn segments(&self) -> usize {
-        self.segments
-    }
-
-    /// Whether a segment of `length` bytes at `sequence` may be the next.
-    pub(super) fn takes(&self, sequence: SequenceNumber, length: u32) -> bool {
-        !self.is_complete
-            && sequence == self.header.sequence + self.length
-            && (1..=self.segment_bytes).contains(&length)
-            && self.length + length <= self.bytes_max
-    }
-
-    /// Adds one, which it [`takes`](Train::takes).
-    pub(super) fn add(&mut self, length: u32, flags: Flags) {
-        let ends = flags.contains(Flags::PSH) || flags.contains(Flags::FIN);
-        self.is_complete = ends || length < self.segment_bytes;
-        self.header.flags |= flags;
-        self.length += length;
-        self.segments += 1;
-    }
-
     /// Has it leave.
     pub(super) fn leave(self, queue: &SendQueue, emitter: &mut dyn Emitter) {
         let range = queue.range(self.offset, self.length);
         emitter.emit_train(&self.header, range, self.segment_bytes as u16, self.ecn);
+    }
+}
+
+/// The train that is being made during one call of `output`, if there is one.
+#[derive(Default)]
+pub(super) struct Making {
+    train: Option<Train>,
+    /// The way out takes none now.
+    is_refused: bool,
+}
+
+impl Making {
+    /// How many segments there are that have not left.
+    #[inline]
+    pub(super) fn segments(&self) -> usize {
+        self.train.as_ref().map_or(0, |train| train.segments)
+    }
+
+    /// Whether the way out has been asked, and takes none.
+    #[inline]
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// The way out takes none.
+    pub(super) fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// One has begun.
+    pub(super) fn begin(&mut self, train: Train) {
+        self.train = Some(train);
+    }
+
+    /// Ends it.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Train> {
+        self.train.take()
+    }
+
+    /// Whether a segment of `length` bytes at `sequence` may be the next of a train.
+    #[inline]
+    pub(super) fn takes(&self, sequence: SequenceNumber, length: u32) -> bool {
+        self.train.as_ref().is_some_and(|train| {
+            !train.is_complete
+                && sequence == train.header.sequence + train.length
+                && (1..=train.segment_bytes).contains(&length)
+                && train.length + length <= train.bytes_max
+        })
+    }
+
+    /// Adds one, which it [`takes`](Making::takes).
+    pub(super) fn add(&mut self, length: u32, flags: Flags) {
+        let Some(train) = &mut self.train else { return };
+        let ends = flags.contains(Flags::PSH) || flags.contains(Flags::FIN);
+        train.is_complete = ends || length < train.segment_bytes;
+        train.header.flags |= flags;
+        train.length += length;
+        train.segments += 1;
     }
 }
