@@ -183,6 +183,9 @@ fn a_lost_card_is_a_warning_and_one_that_is_back_is_none() {
         assert_eq!(daemon.wait(PATIENCE).code, Some(0));
         daemon = daemon_for(&pages, "10.77.0.0/24");
         eventually("all have cards again", PATIENCE, || cards() == 3);
+        // The net core has its card before the service has found the net core.
+        let answers = || std::net::TcpStream::connect_timeout(&"10.77.0.5:7".parse().expect("an address"), PATIENCE);
+        eventually("the split one is back", PATIENCE, || answers().is_ok());
         let end = |service: Running| -> Outcome {
             let id = i32::try_from(service.id()).ok().and_then(Pid::from_raw).expect("a process");
             kill_process(id, Signal::TERM).expect("it runs");
