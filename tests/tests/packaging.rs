@@ -338,6 +338,7 @@ fn the_manual_pages_name_what_there_is() {
         ("filter", &["create", "delete", "list"]),
         ("rate", &["set"]),
         ("net-core", &["add", "remove"]),
+        ("disk", &["add", "create", "grow", "limit", "delete", "remove", "list", "bench"]),
         ("load", &["http", "dns", "udp", "tcp", "redis", "memcached"]),
     ] {
         for word in words {
