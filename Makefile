@@ -65,7 +65,8 @@ SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_areas e2e_bench e2
 	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 HARDWARE_TESTS := hardware
 
-# Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have started this: services are told to reload by it.
+# Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have
+# started this: services are told to reload by it.
 # Test programs that need root are built as the user and run by this.
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
 

@@ -145,13 +145,14 @@ impl Desk {
 
 /// Starts the thread of a disk.
 pub(super) fn start(opening: Opening, records: Records, desk: Desk) -> io::Result<(SyncSender<Order>, JoinHandle<()>)> {
-    let (orders, next) = sync_channel(ORDERS_MAX);
-    let work = move || match opening.record.function {
-        None => serve(open_file, &opening, &records, &desk, &next),
-        Some(_) => serve(open_function, &opening, &records, &desk, &next),
+    let (sender, orders) = sync_channel(ORDERS_MAX);
+    let post = Post { opening, records, desk, orders };
+    let work = move || match post.opening.record.function {
+        None => post.serve(open_file),
+        Some(_) => post.serve(open_function),
     };
     let thread = std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)?;
-    Ok((orders, thread))
+    Ok((sender, thread))
 }
 
 /// Removes the record of a disk that no thread has, in a thread of its own.
@@ -162,85 +163,76 @@ pub(super) fn forget(number: u32, name: String, records: Records, desk: Desk) ->
     std::thread::Builder::new().name("qanat-disk".to_owned()).spawn(work)
 }
 
-/// Opens a disk, and serves it; again, if it is one that only its core has, and that has ended.
-fn serve<V: Vsic>(
-    open: fn(&Opening) -> Result<Had<V>, DiskError>,
-    opening: &Opening,
-    records: &Records,
-    desk: &Desk,
-    orders: &Receiver<Order>,
-) {
-    let mut opening = opening.clone();
-    loop {
-        let Some((areas, opened)) = begin_at_last(open, &opening, records, desk, orders) else { return };
-        if !desk.tell(opening.number, News::Opened(Ok(Box::new(opened)))) {
-            return;
-        }
-        opening = Opening { is_new: false, size: None, ..opening };
-        let (desk, records) = (desk.clone(), records.clone());
-        let worker = Worker {
-            areas,
-            opening: opening.clone(),
-            records,
-            desk,
-            faults: BTreeMap::new(),
-            last: 0,
-            is_cut_off: false,
-        };
-        match worker.work(orders) {
-            End::Again => {}
-            End::Over => return,
-        }
-    }
+/// How a disk is opened.
+type Open<V> = fn(&Opening) -> Result<Had<V>, DiskError>;
+
+/// What the thread of a disk has for as long as it lives, whether the disk is open or not.
+struct Post {
+    opening: Opening,
+    records: Records,
+    desk: Desk,
+    orders: Receiver<Order>,
 }
 
-/// Opens a disk. One that was added before, and can't be opened now because somebody has it or it is not there, is tried again until it
-/// can, or nobody wants it any more: the core of a daemon that died may hold it for a while.
-fn begin_at_last<V: Vsic>(
-    open: fn(&Opening) -> Result<Had<V>, DiskError>,
-    opening: &Opening,
-    records: &Records,
-    desk: &Desk,
-    orders: &Receiver<Order>,
-) -> Option<(Areas<V>, Opened)> {
-    let (mut pause, mut is_told) = (AGAIN, false);
-    loop {
-        let error = match begin(open, opening, records) {
-            Ok(opened) => return Some(opened),
-            Err(error) => error,
-        };
-        let is_tried_again = !opening.is_new && error.may_pass();
-        // Why it fails is told once, and if it fails for good.
-        if !std::mem::replace(&mut is_told, true) || !is_tried_again {
-            desk.tell(opening.number, News::Opened(Err(error)));
+impl Post {
+    /// Opens the disk, and serves it; again, if it is one that only its core has, and that has ended.
+    fn serve<V: Vsic>(mut self, open: Open<V>) {
+        while let Some((areas, opened)) = self.open_at_last(open)
+            && self.tell(News::Opened(Ok(Box::new(opened))))
+        {
+            (self.opening.is_new, self.opening.size) = (false, None);
+            let worker = Worker { areas, post: &self, faults: BTreeMap::new(), last: 0, is_cut_off: false };
+            match worker.work() {
+                End::Again => {}
+                End::Over => return,
+            }
         }
-        if !is_tried_again {
-            return None;
-        }
-        match orders.recv_timeout(pause) {
-            Ok(Order::Remove) => {
-                desk.tell(opening.number, News::Removed(forgotten(opening, records)));
+    }
+
+    /// Opens the disk. One that was added before, and can't be opened now because somebody has it or it is not there, is tried again until
+    /// it can, or nobody wants it any more: the core of a daemon that died may hold it for a while.
+    fn open_at_last<V: Vsic>(&self, open: Open<V>) -> Option<(Areas<V>, Opened)> {
+        let (mut pause, mut is_told) = (AGAIN, false);
+        loop {
+            let error = match begin(open, &self.opening, &self.records) {
+                Ok(opened) => return Some(opened),
+                Err(error) => error,
+            };
+            let is_tried_again = !self.opening.is_new && error.may_pass();
+            // Why it fails is told once, and if it fails for good.
+            if !std::mem::replace(&mut is_told, true) || !is_tried_again {
+                self.tell(News::Opened(Err(error)));
+            }
+            if !is_tried_again {
                 return None;
             }
-            // Nothing else is asked of a disk that is not open.
-            Ok(Order::Open | Order::Change(_)) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return None,
+            match self.orders.recv_timeout(pause) {
+                Ok(Order::Remove) => {
+                    self.forget();
+                    return None;
+                }
+                // Nothing else is asked of a disk that is not open.
+                Ok(Order::Open | Order::Change(_)) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+            pause = (pause * 2).min(AGAIN_MAX);
         }
-        pause = (pause * 2).min(AGAIN_MAX);
+    }
+
+    /// Whether somebody is there to hear it.
+    fn tell(&self, news: News) -> bool {
+        self.desk.tell(self.opening.number, news)
+    }
+
+    /// The disk is the daemon's no more.
+    fn forget(&self) {
+        let Post { opening, records, .. } = self;
+        let removed = records.remove(&opening.name);
+        self.tell(News::Removed(removed.and_then(|()| opening.record.function.iter().try_for_each(give_back))));
     }
 }
 
-/// The disk is the daemon's no more.
-fn forgotten(opening: &Opening, records: &Records) -> io::Result<()> {
-    records.remove(&opening.name)?;
-    opening.record.function.iter().try_for_each(give_back)
-}
-
-fn begin<V: Vsic>(
-    open: fn(&Opening) -> Result<Had<V>, DiskError>,
-    opening: &Opening,
-    records: &Records,
-) -> Result<(Areas<V>, Opened), DiskError> {
+fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result<(Areas<V>, Opened), DiskError> {
     let path = &opening.record.path;
     if opening.is_new
         && let Some(bytes) = opening.size
@@ -364,11 +356,9 @@ enum End {
     Over,
 }
 
-struct Worker<V> {
+struct Worker<'a, V> {
     areas: Areas<V>,
-    opening: Opening,
-    records: Records,
-    desk: Desk,
+    post: &'a Post,
     /// Areas that could not be zeroed further.
     faults: BTreeMap<u64, String>,
     /// The area that was zeroed last: others have their turn.
@@ -377,14 +367,14 @@ struct Worker<V> {
     is_cut_off: bool,
 }
 
-impl<V: Vsic> Worker<V> {
+impl<V: Vsic> Worker<'_, V> {
     /// Until nobody gives orders any more, or the disk has failed.
-    fn work(mut self, orders: &Receiver<Order>) -> End {
+    fn work(mut self) -> End {
         loop {
             let unready = self.next_unready();
             let order = match unready {
-                Some(_) => orders.try_recv(),
-                None => orders.recv().map_err(|_| TryRecvError::Disconnected),
+                Some(_) => self.post.orders.try_recv(),
+                None => self.post.orders.recv().map_err(|_| TryRecvError::Disconnected),
             };
             let goes_on = match (order, unready) {
                 (Ok(Order::Remove), _) => return self.remove(),
@@ -434,7 +424,7 @@ impl<V: Vsic> Worker<V> {
         {
             return false;
         }
-        let told = self.desk.tell(self.opening.number, News::Done(outcome));
+        let told = self.post.tell(News::Done(outcome));
         match self.areas.failure() {
             Some(error) => self.fail(AreaError::Failed { error }),
             None => told,
@@ -468,13 +458,13 @@ impl<V: Vsic> Worker<V> {
     fn tell_of(&self, id: u64) -> bool {
         let area = self.areas.iter().find(|area| area.id() == id);
         let entry = area.map(|area| Box::new(entry(area, self.faults.get(&id).cloned())));
-        self.desk.tell(self.opening.number, News::Area { id, entry, free_bytes: self.areas.free_bytes() })
+        self.post.tell(News::Area { id, entry, free_bytes: self.areas.free_bytes() })
     }
 
     /// Whether the thread goes on nevertheless.
     fn fail(&mut self, error: AreaError) -> bool {
         // The core of a function has ended. The loop hears of that, too, and has the disk opened again.
-        let is_core = self.opening.record.function.is_some();
+        let is_core = self.post.opening.record.function.is_some();
         let is_gone = matches!(
             error,
             AreaError::Device { error: StorageError::Gone, .. } | AreaError::Failed { error: StorageError::Gone }
@@ -483,15 +473,14 @@ impl<V: Vsic> Worker<V> {
             self.is_cut_off = true;
             return true;
         }
-        self.desk.tell(self.opening.number, News::Failed(error));
+        self.post.tell(News::Failed(error));
         false
     }
 
     fn remove(self) -> End {
-        let Worker { areas, opening, records, desk, .. } = self;
         // Whoever has heard that it is gone may open it.
-        drop(areas);
-        desk.tell(opening.number, News::Removed(forgotten(&opening, &records)));
+        drop(self.areas);
+        self.post.forget();
         End::Over
     }
 }

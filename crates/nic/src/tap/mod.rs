@@ -5,7 +5,8 @@
 //! ```
 //!
 //! One `read` or `write` moves one packet, and a packet may be 64 KiB: a header before it (`header`) says how it is to be cut, and
-//! nobody on this machine cuts it. The device takes trains ([`Train`](crate::Train)). It lives as long as its descriptor, so nothing is left behind by whatever ends the process.
+//! nobody on this machine cuts it. The device takes trains ([`Train`](crate::Train)). A TAP device lives as long as its descriptor, so
+//! nothing is left behind by whatever ends the process.
 
 mod call;
 mod device;

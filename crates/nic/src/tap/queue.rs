@@ -25,8 +25,7 @@ const QUEUED_MAX: usize = 1_024;
 /// Frames well queued before a flush. The receiver works within `write`, and its acknowledgements must be read meanwhile.
 const BATCH_FRAMES: usize = 256;
 /// Frames of one packet to be sent, at most: as many as a packet of 9,000 bytes needs, with room to spare.
-const TRANSMIT_BUFFERS_MAX: u8 = 18;
-const PACKET_PIECES_MAX: usize = TRANSMIT_BUFFERS_MAX as usize;
+const PACKET_PIECES_MAX: usize = 18;
 /// How long what was seen of the kernel's end holds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Smallest frame: an Ethernet header.
@@ -69,7 +68,7 @@ impl Tap {
             mtu: mtu.min(65_535) as u16,
             transmit_checksum: true,
             receive_checksum: ReceiveChecksum::AcceptPartial,
-            transmit_buffers_max: TRANSMIT_BUFFERS_MAX,
+            transmit_buffers_max: PACKET_PIECES_MAX as u8,
             transmit_headroom: 0,
         };
         Tap {

@@ -231,8 +231,8 @@ impl Emitter for SegmentEmitter<'_> {
         };
         let mut pieces = [IoSlice::new(&[]); TRAIN_PIECES_MAX];
         let scratch = &mut self.network.train_scratch;
-        // Grows with the first train that must be copied, once.
-        scratch.resize(scratch.len().max(range.len()), 0);
+        // Allocates with the first train of all, once.
+        scratch.resize(TRAIN_BYTES_MAX as usize, 0);
         let count = range.gather(scratch.get_mut(..range.len()).unwrap_or_default(), &mut pieces);
         let payload = pieces.get(..count).unwrap_or_default();
         let is_v6 = self.meta.source.is_ipv6();
