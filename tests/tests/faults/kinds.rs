@@ -321,10 +321,11 @@ impl Station {
             let what = || {
                 let said = self.unit.stderr();
                 format!(
-                    "{} answers {:?} {when}; last: {}; it said: {said}",
+                    "{} answers {:?} {when}; last: {}; it said: {said}\n{}",
                     self.kind.name(),
                     asker.what(),
-                    asker.last_failure()
+                    asker.last_failure(),
+                    self.unit.machine.links()
                 )
             };
             let began = std::time::Instant::now();
