@@ -298,7 +298,7 @@ fn churn(house: &House, user: u32, known: &mut Known, random: &mut Random, stop:
         let (request, expected) = match known.get(&name) {
             None | Some((None, true)) => {
                 let bytes = 4_096 * random.between(1, 200);
-                (Request::CreateArea { path, bytes }, Some(bytes))
+                (Request::CreateArea { path, bytes, fenced: false }, Some(bytes))
             }
             Some((Some(bytes), true)) if random.one_in(3) => {
                 let bytes = bytes + 4_096;
