@@ -7,7 +7,7 @@ use qanat_control::client::{OpenedArea, OwnArea, Session};
 use qanat_control::protocol::{AreaFence, AreaPath, AreaWish};
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::shared::SharedLayout;
-use qanat_tests::e2e::{Program, eventually, scenario};
+use qanat_tests::e2e::{Program, eventually, qanat, scenario, unfolded};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
@@ -93,7 +93,7 @@ fn a_user_has_a_file_of_its_own_and_no_disk_core_runs() {
             (house.user(alice, &["limit", "logs", "--on", "fast", "--requests", "9"]), &["io.max", "without --fenced"]),
             (house.root(&["create", "big", "--on", "fast", "--size", "1G"]), &["the disk is full"]),
             (house.root(&["add", "again", "--directory", path_text]), &["the disk fast", "is there already"]),
-            (house.root(&["add", "other", "--directory", &other]), &["areas.qanat: No such file"]),
+            (house.root(&["add", "other", "--directory", &other]), &["other: No such file"]),
             (house.user(alice, &["add", "mine", "--directory", "/tmp/x", "--size", "8M"]), &["only root"]),
         ];
         cases.iter().for_each(|(outcome, parts)| refused(outcome, parts));
@@ -167,7 +167,7 @@ fn the_holder_of_a_file_reaches_nothing_else_and_keeps_no_more_room_than_it_has(
         assert_eq!(happened, ["opened_again"], "a file that others may open is opened again");
         let length = || fs::metadata(path.join("1.area")).expect("its file").len();
         eventually("it is cut back", GRACE, || length() == 4 * MIB);
-        let figures = Program::new(qanat_tests::e2e::qanat()).arguments(["status", "--prometheus"]);
+        let figures = Program::new(qanat()).arguments(["status", "--prometheus"]);
         let figures = figures.environment("QANAT_SOCKET", house.socket());
         eventually("it is counted", GRACE, || {
             !figures_of(&house).contains("qanat_disk_offences_total{disk=\"fast\"} 0\n")
@@ -181,7 +181,7 @@ fn the_holder_of_a_file_reaches_nothing_else_and_keeps_no_more_room_than_it_has(
 }
 
 fn figures_of(house: &House) -> String {
-    let status = Program::new(qanat_tests::e2e::qanat()).arguments(["status", "--prometheus"]);
+    let status = Program::new(qanat()).arguments(["status", "--prometheus"]);
     status.environment("QANAT_SOCKET", house.socket()).succeeds().text()
 }
 
@@ -323,8 +323,10 @@ fn a_partition_is_fenced_by_the_kernel_and_its_space_waits_for_whoever_has_it() 
         assert_eq!(control.len(), acts.len(), "{control:?}");
         // The day that this does not happen any more, users may have partitions of loop devices, too.
         assert_eq!(tried(alice, copy(&area), area.bytes, &["loop_moved"]), ["loop_moved"]);
-        plain(&neighbour).read_exact_at(&mut found, 0).expect("read");
-        assert!(found.iter().all(|byte| *byte == 0xb0), "the neighbour's bytes");
+        // Past all caches: what is on the disk.
+        plain(&neighbour).sync_all().expect("durable");
+        let content = fs::read(house.image("loop.img")).expect("the device's file");
+        assert_eq!(content.iter().filter(|byte| **byte == 0xb0).count(), 4 << 20, "the neighbour's bytes");
 
         // It grows while it is open, if there is room behind it: there is none behind the first, and some behind the second.
         refused(&house.root(&["grow", "logs", "--on", "fast", "--size", "5M"]), &["not so much room behind it"]);
@@ -341,6 +343,9 @@ fn a_partition_is_fenced_by_the_kernel_and_its_space_waits_for_whoever_has_it() 
         });
         refused(&house.root(&["remove", "fast"]), &["the area next is still open somewhere"]);
         house.crash();
+        let doctor = Program::new(qanat()).arguments(["doctor"]).environment("QANAT_SOCKET", house.socket()).run();
+        let found = format!("disk fast ({}): 2 partitions left", device.0);
+        assert!(unfolded(&doctor.text()).contains(&found), "{found:?} is not in {doctor:?}");
         house.start();
         house.is_ready("fast");
         assert_eq!(device.partitions(), 1);
@@ -349,7 +354,8 @@ fn a_partition_is_fenced_by_the_kernel_and_its_space_waits_for_whoever_has_it() 
         assert!(text.contains("next on fast: a partition of its own, without a disk core"), "{text}");
         assert!(house.disk_core().is_none());
         done(&house.root(&["delete", "next", "--on", "fast"]));
-        let free_bytes = free(&house);
+        let free_bytes = 26 * MIB;
+        eventually("its space is free", GRACE, || free(&house) == free_bytes);
         deletion_waits_for_the_kernel(&mut house, 0, free_bytes);
         assert_eq!(device.partitions(), 0);
         done(&house.root(&["create", "core", "--on", "fast", "--size", "1M"]));

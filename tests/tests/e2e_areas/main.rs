@@ -350,7 +350,7 @@ fn agrees(list: &Value, known: &mut [Known; 2]) {
     for (user, known) in USERS.into_iter().zip(known) {
         let own: BTreeMap<&str, u64> = areas
             .iter()
-            .filter(|area| area["uid"] == user)
+            .filter(|area| area["uid"] == user && area["is_deleted"] == false)
             .map(|area| (area["name"].as_str().expect("a name"), area["reserved_bytes"].as_u64().expect("bytes")))
             .collect();
         for (name, (bytes, is_sure)) in &mut *known {

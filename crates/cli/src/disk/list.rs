@@ -9,7 +9,7 @@ use crate::say::{say, sayln};
 use clap::Args;
 use qanat_control::name::printable;
 use qanat_control::protocol::{AreaFence, AreaStatus, DiskState, DiskStatus};
-use qanat_disk::area::Area;
+use qanat_disk::area::{Area, AreaState, Fence};
 use qanat_disk::{DiskOptions, Vsic};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -131,6 +131,13 @@ fn fields(area: &Area) -> Value {
     let extents: Vec<_> = area.extents().iter().map(|extent| [extent.unit, extent.units]).collect();
     json!({
         "name": area.name().as_str(),
+        "number": area.id(),
+        "is_deleted": area.state() == AreaState::Doomed,
+        "fence": match area.fence() {
+            Fence::Core => AreaFence::Core,
+            Fence::Partition => AreaFence::Partition,
+            Fence::File => AreaFence::File,
+        },
         "bytes": area.bytes(),
         "reserved_bytes": area.reserved_bytes(),
         "uid": area.owner().uid,
@@ -168,6 +175,10 @@ fn list_file(path: &Path, daemon: &DaemonArguments, is_json: bool) -> Result<(),
         let pieces = match area.extents().len() {
             1 => "in one piece".to_owned(),
             count => format!("in {count} pieces"),
+        };
+        let state = match area.state() {
+            AreaState::Ready => state,
+            AreaState::Doomed => ", deleted: the daemon frees its space once nobody uses it".to_owned(),
         };
         let name = area.name().as_str();
         sayln!("  {name:width$}  {}, {pieces}, of user {}{state}", size::text(area.bytes()), area.owner().uid);

@@ -17,6 +17,7 @@ mod errands;
 mod error;
 mod fences;
 mod function;
+pub(crate) mod left;
 pub(crate) mod listing;
 pub(crate) mod news;
 pub(crate) mod opening;

@@ -9,7 +9,7 @@ use super::records::{DiskRecord, Records};
 use qanat_disk::area::{
     Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Fence, Owner, Repair, UNIT_BYTES,
 };
-use qanat_disk::fence::{AreaFiles, Partitions};
+use qanat_disk::fence::{AreaFiles, FenceError, Partitions};
 use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, StorageError, Uring, Vsic, make_file};
 use qanat_nic::Region;
 use rustix::io::Errno;
@@ -326,8 +326,12 @@ fn open_file(opening: &Opening) -> Result<Had<Uring>, DiskError> {
 /// Opens a directory of files: its table is a file like that of any disk, and nothing else of it is used.
 fn open_directory(opening: &Opening) -> Result<Had<Uring>, DiskError> {
     let Opening { record: DiskRecord { path, .. }, is_new, size, .. } = opening;
-    let files = AreaFiles::at(path, *is_new)?;
+    let files = AreaFiles::at(path, *is_new && size.is_some())?;
     let table = files.table();
+    if *is_new && size.is_none() && !table.exists() {
+        let what = "there are no areas in it yet: say by --size how much they may take together";
+        return Err(FenceError::Directory { path: path.clone(), what }.into());
+    }
     let is_made = *is_new && size.is_some();
     if let (true, Some(bytes)) = (is_new, size) {
         files.make_table(*bytes)?;

@@ -14,4 +14,4 @@ mod sysfs;
 
 pub use error::FenceError;
 pub use files::{AreaFiles, TABLE};
-pub use partitions::{Partition, Partitions};
+pub use partitions::{Partition, Partitions, partitions_of};

@@ -40,6 +40,23 @@ struct BlkpgArgument {
     data: *mut BlkpgPartition,
 }
 
+/// The partitions of a whole disk, whoever has it: it is not opened.
+///
+/// # Errors
+/// [`FenceError::NotWhole`], [`FenceError::Sysfs`].
+pub fn partitions_of(path: &Path) -> Result<Vec<Partition>, FenceError> {
+    let found = rustix::fs::stat(path);
+    let found = found.map_err(|error| FenceError::Sysfs { path: path.to_owned(), error: error.into() })?;
+    let sysfs = match FileType::from_raw_mode(found.st_mode) {
+        FileType::BlockDevice => directory(found.st_rdev)?,
+        _ => return Err(FenceError::NotWhole { path: path.to_owned() }),
+    };
+    match is_partition(&sysfs) {
+        true => Err(FenceError::NotWhole { path: path.to_owned() }),
+        false => partitions(&sysfs),
+    }
+}
+
 /// The partitions of a disk that is ours. Those that nobody has open go with it.
 #[derive(Debug)]
 pub struct Partitions {
