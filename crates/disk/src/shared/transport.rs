@@ -183,6 +183,11 @@ impl Transport for SharedTransport {
         !self.is_gone
     }
 
+    fn held(&mut self) -> Held {
+        let (count, milliseconds) = self.page.held();
+        Held { count, time: Duration::from_millis(u64::from(milliseconds)) }
+    }
+
     fn relax(&mut self) {
         if let Some(turns) = &mut self.turns {
             return turns();
