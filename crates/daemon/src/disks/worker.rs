@@ -6,7 +6,7 @@ use super::error::DiskError;
 use super::function::{FunctionCore, WholeDisk, give_back};
 use super::records::{DiskRecord, Records};
 use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Owner, Repair};
-use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, StorageError, Uring, Vsic, make_file};
+use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, Polling, StorageError, Uring, Vsic, make_file};
 use qanat_nic::Region;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -66,6 +66,8 @@ pub(super) struct Opened {
     pub(super) areas: Vec<AreaEntry>,
     pub(super) repairs: Vec<Repair>,
     pub(super) was_prepared: bool,
+    /// How completions are noticed, of a file or device.
+    pub(super) completions: Option<Polling>,
     /// Another descriptor of the same opening: the disk is ours as long as anybody has one. `None`: a function, which its core has.
     pub(super) file: Option<OwnedFd>,
     /// The core of a function.
@@ -256,7 +258,7 @@ fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result
             let _ = give_back(function);
         }
     }
-    let Had { mut areas, repairs, was_prepared, file, core } = outcome?;
+    let Had { mut areas, repairs, was_prepared, completions, file, core } = outcome?;
     let opened = Opened {
         bytes: areas.disk_bytes(),
         free_bytes: areas.free_bytes(),
@@ -264,6 +266,7 @@ fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result
         areas: areas.iter().map(|area| entry(area, None)).collect(),
         repairs,
         was_prepared,
+        completions,
         file,
         core,
     };
@@ -275,6 +278,7 @@ struct Had<V> {
     areas: Areas<V>,
     repairs: Vec<Repair>,
     was_prepared: bool,
+    completions: Option<Polling>,
     file: Option<OwnedFd>,
     core: Option<StartedCore>,
 }
@@ -293,8 +297,9 @@ fn open_file(opening: &Opening) -> Result<Had<Uring>, DiskError> {
         file = Some(copy.map_err(|error| OpenError::Open { path: path.to_owned(), error })?);
         Ok((Uring::over(opened, std::slice::from_ref(&memory))?, memory))
     };
-    let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut device)?;
-    Ok(Had { areas, repairs, was_prepared, file, core: None })
+    let (mut areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut device)?;
+    let completions = Some(areas.disk().polling());
+    Ok(Had { areas, repairs, was_prepared, completions, file, core: None })
 }
 
 /// Starts a function's core, and opens the disk by that.
@@ -304,7 +309,7 @@ fn open_function(opening: &Opening) -> Result<Had<WholeDisk>, DiskError> {
     let (Some(function), Some(starter)) = (&opening.record.function, &opening.starter) else { return Err(none()) };
     let mut core = FunctionCore::start(function, starter)?;
     let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut || core.whole())?;
-    Ok(Had { areas, repairs, was_prepared, file: None, core: core.hand_over() })
+    Ok(Had { areas, repairs, was_prepared, completions: None, file: None, core: core.hand_over() })
 }
 
 /// Opens a disk; prepares it if it is empty and may be prepared. `device`: has it, each time anew.
