@@ -48,7 +48,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 
 /// Makes the file, if there is none; whether it did.
 fn make(path: &Path, size: Option<u64>) -> Result<bool, String> {
-    match (path.exists() || device::function_of(path)?.is_some(), size) {
+    let is_function = device::function_of(path)?.is_some();
+    if is_function && size.is_some() {
+        return Err(format!("{}: a function has the size that it has: leave --size out", path.display()));
+    }
+    match (path.exists() || is_function, size) {
         (true, None) => Ok(false),
         (false, None) => Err(format!("{} is not there: say how large it is to be with --size", path.display())),
         (_, Some(bytes)) => make_file(path, bytes, 0o666).map(|()| true).map_err(|error| error.to_string()),

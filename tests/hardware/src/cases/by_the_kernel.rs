@@ -2,7 +2,7 @@
 //! through. Completions come by interrupts, or are polled for where the driver has a queue for that.
 
 use super::rig::{buffers, plain};
-use crate::kernel::{bind, block_device, write};
+use crate::kernel::{bind, block_device, eventually, write};
 use qanat_disk::{DiskOptions, OpenError, Polling, Uring, Vsic};
 use qanat_disk_suite as suite;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,9 @@ const OPERATIONS: u64 = 300;
 pub fn generic_of(block: &Path) -> PathBuf {
     let name = block.file_name().expect("a name").to_string_lossy();
     let number = name.strip_prefix("nvme").expect("an NVMe device");
-    PathBuf::from(format!("/dev/ng{number}"))
+    let path = PathBuf::from(format!("/dev/ng{number}"));
+    eventually("a generic device", || path.exists().then_some(()));
+    path
 }
 
 fn open(path: &Path) -> Result<(Uring, qanat_nic::Pool), OpenError> {

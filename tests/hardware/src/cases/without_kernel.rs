@@ -80,14 +80,12 @@ pub fn no_call_a_request() {
             }
         });
     });
-    let all: usize = calls.iter().map(|(_, count)| count).sum();
-    println!("hardware: {REQUESTS} requests to the disk, {all} system calls: {calls:?}");
-    // It looks now and then whether it is to stop: this is seen, and it is no call for each request.
-    assert!(all > 0 && all * 4 < REQUESTS, "{calls:?}");
-    let transfers = ["read", "write", "io_uring_enter", "ioctl", "sendto", "recvfrom", "sendmsg", "recvmsg"];
-    let moved: usize =
-        calls.iter().filter(|(name, _)| transfers.contains(&name.as_str())).map(|(_, count)| count).sum();
-    assert!(moved * 20 < REQUESTS, "{calls:?}");
+    // The loop looks at its descriptors once in so many turns, to hear that it is to stop: that is seen, and it is for no request.
+    let is_look = |name: &str| name.starts_with("epoll") || name.starts_with("poll");
+    let (looks, others): (Vec<_>, Vec<_>) = calls.into_iter().partition(|(name, _)| is_look(name));
+    let sum = |calls: &[(String, usize)]| calls.iter().map(|(_, count)| count).sum::<usize>();
+    println!("hardware: {REQUESTS} requests to the disk; system calls: {others:?}, and looks: {looks:?}");
+    assert!(sum(&looks) > 0 && sum(&others) * 20 < REQUESTS, "{others:?}");
     service.is_running();
     drop(service);
     // The kernel's driver finds on the namespace what the service was told.
