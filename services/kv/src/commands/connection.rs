@@ -274,7 +274,11 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
         let wanted = String::from_utf8_lossy(args.at(2)).into_owned();
         let found = call.state.sessions.iter_mut().find(|(_, session)| session.peer.to_string() == wanted);
         let (slot, session) = found.ok_or(Fault::Said("ERR No such client"))?;
-        if slot == own { session.is_ending = true } else { session.is_killed = true }
+        if slot == own {
+            session.is_ending = true
+        } else {
+            session.is_killed = true
+        }
         call.state.kills = true;
         call.reply.ok();
         return Ok(());
@@ -315,7 +319,11 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
             }
         });
         if is_meant && !(skips_own && slot == own) {
-            if slot == own { session.is_ending = true } else { session.is_killed = true }
+            if slot == own {
+                session.is_ending = true
+            } else {
+                session.is_killed = true
+            }
             count += 1;
         }
     }

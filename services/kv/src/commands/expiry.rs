@@ -134,7 +134,13 @@ fn left(call: &mut Call<'_>, unit: Unit, is_absolute: bool) -> Result<(), Fault>
     call.reply.integer(match (expires, unit) {
         (None, _) => -2,
         (Some(0), _) => -1,
-        (Some(at), Unit::Milliseconds) => if is_absolute { at } else { (at - now).max(0) },
+        (Some(at), Unit::Milliseconds) => {
+            if is_absolute {
+                at
+            } else {
+                (at - now).max(0)
+            }
+        }
         (Some(at), Unit::Seconds) if is_absolute => (at + 500) / 1_000,
         (Some(at), Unit::Seconds) => ((at - now).max(0) + 500) / 1_000,
     });

@@ -62,7 +62,11 @@ fn rename(call: &mut Call<'_>, is_nx: bool) -> Result<(), Fault> {
         call.reply.integer(0);
         return Ok(());
     }
-    if is_nx { call.reply.integer(1) } else { call.reply.ok() }
+    if is_nx {
+        call.reply.integer(1)
+    } else {
+        call.reply.ok()
+    }
     Ok(())
 }
 

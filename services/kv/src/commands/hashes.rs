@@ -42,7 +42,11 @@ fn hset(call: &mut Call<'_>, name: &str) -> Result<(), Fault> {
         count += i64::from(call.hash(key)?.is_none_or(|hash| hash.get(field).is_none()));
         call.change(Change::SetField { key, field, value });
     }
-    if name == "hmset" { call.reply.ok() } else { call.reply.integer(count) }
+    if name == "hmset" {
+        call.reply.ok()
+    } else {
+        call.reply.integer(count)
+    }
     Ok(())
 }
 
@@ -125,7 +129,11 @@ fn all(call: &mut Call<'_>, fields: bool, values: bool) -> Result<(), Fault> {
         Some(_) => return Err(Fault::WrongType),
     };
     let length = hash.map_or(0, |hash| hash.len());
-    if fields && values { call.reply.map(length) } else { call.reply.array(length) }
+    if fields && values {
+        call.reply.map(length)
+    } else {
+        call.reply.array(length)
+    }
     for (field, value) in hash.into_iter().flat_map(|hash| hash.iter()) {
         if fields {
             call.reply.bulk(field);

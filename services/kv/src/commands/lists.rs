@@ -193,7 +193,9 @@ fn lpos(call: &mut Call<'_>) -> Result<(), Fault> {
                 ));
             }
             if value == i64::MIN {
-                return Err(Fault::Said("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"));
+                return Err(Fault::Said(
+                    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+                ));
             }
             rank = value;
         } else if args.is(index, "COUNT") {

@@ -138,7 +138,10 @@ fn pubsub(call: &mut Call<'_>) -> Result<(), Fault> {
         let lines = [
             ("CHANNELS [<pattern>]", "Return the currently active channels matching a <pattern> (default: '*')."),
             ("NUMPAT", "Return number of subscriptions to patterns."),
-            ("NUMSUB [<channel> ...]", "Return the number of subscribers for the specified channels, excluding pattern subscriptions."),
+            (
+                "NUMSUB [<channel> ...]",
+                "Return the number of subscribers for the specified channels, excluding pattern subscriptions.",
+            ),
         ];
         help::answer(call, "PUBSUB", &lines);
     } else {

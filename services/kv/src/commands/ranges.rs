@@ -106,7 +106,8 @@ impl<'a> Range<'a> {
             Kind::Rank(start, stop) => range(start, stop, order.len()),
             Kind::Score(least, greatest) => {
                 let before = |score: f64, _: &[u8]| score < least.score || least.is_open && score == least.score;
-                let within = |score: f64, _: &[u8]| score < greatest.score || !greatest.is_open && score == greatest.score;
+                let within =
+                    |score: f64, _: &[u8]| score < greatest.score || !greatest.is_open && score == greatest.score;
                 (order.count_before(before), order.count_before(within))
             }
             Kind::Bytes(least, greatest) => (

@@ -76,7 +76,11 @@ fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     writeln!(text, "aof_last_bgrewrite_status:{}\r", status(log.checkpoint_failed))?;
     writeln!(text, "aof_last_write_status:{}\r", status(log.has_failed))?;
     writeln!(text, "aof_current_size:{}\r\nlog_bytes:{}\r", log.bytes.0, log.bytes.1)?;
-    writeln!(text, "log_batches:{}\r\nlog_checkpoints:{}\r\nlog_refused:{}\r", log.batches, log.checkpoints, log.refused)?;
+    writeln!(
+        text,
+        "log_batches:{}\r\nlog_checkpoints:{}\r\nlog_refused:{}\r",
+        log.batches, log.checkpoints, log.refused
+    )?;
     writeln!(text, "data_bytes:{}\r", call.state.keyspace.bytes())
 }
 
@@ -103,9 +107,11 @@ fn of_keyspace(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn info(call: &mut Call<'_>) -> Result<(), Fault> {
-    let all = call.args.len() == 1 || call.args.from(1).any(|name| {
-        ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes()))
-    });
+    let all = call.args.len() == 1
+        || call
+            .args
+            .from(1)
+            .any(|name| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes())));
     let mut text = String::new();
     for (name, write) in SECTIONS {
         if all || call.args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes())) {
@@ -127,9 +133,8 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         if args.len() < 3 {
             return Err(help::arity("config", "get"));
         }
-        let is_wanted = |name: &str| {
-            args.from(2).any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-        };
+        let is_wanted =
+            |name: &str| args.from(2).any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
         let settings = call.state.settings.list();
         let found: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
         call.reply.map(found.len());
@@ -164,12 +169,13 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
     for index in (2..call.args.len()).step_by(2) {
         let name = String::from_utf8_lossy(call.args.at(index)).to_ascii_lowercase();
         let value = call.args.at(index + 1);
-        let wrong = |why: &str| Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        let wrong =
+            |why: &str| Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
         match name.as_str() {
             "appendfsync" => {
                 let durability = Durability::of(&String::from_utf8_lossy(value));
-                settings.durability =
-                    durability.ok_or_else(|| wrong("argument(s) must be one of the following: everysec, always, no"))?;
+                settings.durability = durability
+                    .ok_or_else(|| wrong("argument(s) must be one of the following: everysec, always, no"))?;
             }
             "timeout" => {
                 let seconds = unsigned(value).and_then(|seconds| u32::try_from(seconds).ok());

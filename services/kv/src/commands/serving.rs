@@ -169,7 +169,9 @@ fn take(state: &mut State, database: u8, key: &[u8], wish: &Wish, reply: &mut Re
             let order = sorted.order();
             let members: Vec<(f64, Box<[u8]>)> = match is_max {
                 false => order.from(0).take(count).map(|(score, member)| (score, member.into())).collect(),
-                true => order.down_from(usize::MAX - 1).take(count).map(|(score, member)| (score, member.into())).collect(),
+                true => {
+                    order.down_from(usize::MAX - 1).take(count).map(|(score, member)| (score, member.into())).collect()
+                }
             };
             members.iter().for_each(|(_, member)| keyspace.change(database, Change::RemoveScore { key, member }));
             answer_members(reply, key, &members, wish);
@@ -202,7 +204,8 @@ pub fn serve(state: &mut State) {
             let waits = |blocked: &Blocked| blocked.database == database && blocked.keys.contains(&key);
             let waiting = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
             // Those whose wish is of another kind go on waiting.
-            let mut found: Vec<_> = waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
+            let mut found: Vec<_> =
+                waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
             found.sort_unstable();
             let served = found.into_iter().find(|(_, slot)| serve_one(state, *slot, database, &key));
             if served.is_none() {

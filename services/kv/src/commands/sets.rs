@@ -112,7 +112,9 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let count = if call.args.len() == 3 { Some(call.integer(2)?) } else { None };
     if count.is_some_and(|count| count < -i64::MAX) {
-        return Err(Fault::Said("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"));
+        return Err(Fault::Said(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
     }
     let length = call.set(key)?.map_or(0, Set::len);
     let places = sampler::places(count.unwrap_or(1), length, &mut call.state.random);

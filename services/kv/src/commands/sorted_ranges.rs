@@ -65,7 +65,9 @@ fn wanted<'a>(call: &Call<'a>, index: usize, given: Option<(By, bool)>) -> Resul
         place += 1;
     }
     if limit.is_some() && by == By::Rank {
-        return Err(Fault::Said("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"));
+        return Err(Fault::Said(
+            "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        ));
     }
     if with_scores && by == By::Bytes {
         return Err(Fault::Said("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));

@@ -83,8 +83,7 @@ fn wanted(call: &Call<'_>, index: usize, of: Of, stores: bool) -> Result<Wanted,
     let end = usize::try_from(count).ok().and_then(|count| count.checked_add(index + 1));
     let end = end.filter(|end| *end <= args.len()).ok_or(Fault::Syntax)?;
     let keys = index + 1..end;
-    let mut wanted =
-        Wanted { weights: vec![1.0; keys.len()], keys, aggregate: Aggregate::Sum, with_scores: false };
+    let mut wanted = Wanted { weights: vec![1.0; keys.len()], keys, aggregate: Aggregate::Sum, with_scores: false };
     let mut place = end;
     while place < args.len() {
         if args.is(place, "WEIGHTS") && of != Of::Difference && args.len() - place > wanted.keys.len() {
@@ -112,7 +111,8 @@ fn wanted(call: &Call<'_>, index: usize, of: Of, stores: bool) -> Result<Wanted,
 }
 
 fn combined(call: &Call<'_>, of: Of, wanted: &Wanted) -> Result<Vec<(f64, Box<[u8]>)>, Fault> {
-    let sets = wanted.keys.clone().zip(&wanted.weights).map(|(place, weight)| members(call, call.args.at(place), *weight));
+    let sets =
+        wanted.keys.clone().zip(&wanted.weights).map(|(place, weight)| members(call, call.args.at(place), *weight));
     let sets: Vec<Members> = sets.collect::<Result<_, _>>()?;
     let mut sets = sets.into_iter();
     let mut all = sets.next().unwrap_or_default();
@@ -159,8 +159,7 @@ fn store(call: &mut Call<'_>, of: Of) -> Result<(), Fault> {
 
 fn intercard(call: &mut Call<'_>) -> Result<(), Fault> {
     let (end, limit) = counted_with_limit(call, 1)?;
-    let wanted =
-        Wanted { keys: 2..end, weights: vec![1.0; end - 2], aggregate: Aggregate::Sum, with_scores: false };
+    let wanted = Wanted { keys: 2..end, weights: vec![1.0; end - 2], aggregate: Aggregate::Sum, with_scores: false };
     let count = combined(call, Of::Intersection, &wanted)?.len();
     call.reply.length(count.min(limit));
     Ok(())

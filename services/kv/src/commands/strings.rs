@@ -60,7 +60,10 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
             gets = true;
         } else if call.args.is(index, "KEEPTTL") && expires.is_none() {
             keeps = true;
-        } else if !keeps && expires.is_none() && let Some(at) = expiry::option(call, index, "set")? {
+        } else if !keeps
+            && expires.is_none()
+            && let Some(at) = expiry::option(call, index, "set")?
+        {
             expires = Some(at);
             index += 1;
         } else {

@@ -99,9 +99,7 @@ fn lcs(call: &mut Call<'_>) -> Result<(), Fault> {
         index += 1;
     }
     if wanted.length && wanted.places {
-        return Err(Fault::Said(
-            "ERR If you want both the length and indexes, please just use IDX.",
-        ));
+        return Err(Fault::Said("ERR If you want both the length and indexes, please just use IDX."));
     }
     if (one.len() + 1).checked_mul(other.len() + 1).is_none_or(|cells| cells > LCS_CELLS_MAX) {
         return Err(Fault::Said("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));

@@ -120,8 +120,7 @@ impl Call<'_> {
             *turns += 1;
             *blocked += 1;
             keyspace.notes_pushes = true;
-            session.blocked =
-                Some(Box::new(Blocked { database: self.database, keys, wish, until_ms, turn: *turns }));
+            session.blocked = Some(Box::new(Blocked { database: self.database, keys, wish, until_ms, turn: *turns }));
         }
     }
 

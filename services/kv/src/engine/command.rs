@@ -82,7 +82,8 @@ impl Keys {
         let (extra, first, end, step) = match self {
             Keys::None => (None, 0, 0, 1),
             Keys::Range(first, last, step) => {
-                let end = if last < 0 { (count as i64 + i64::from(last) + 1).max(0) as usize } else { last as usize + 1 };
+                let end =
+                    if last < 0 { (count as i64 + i64::from(last) + 1).max(0) as usize } else { last as usize + 1 };
                 (None, first, end.min(count), step)
             }
             Keys::Counted(place) => (None, place + 1, place + 1 + counted(place), 1),

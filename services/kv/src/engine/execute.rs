@@ -22,11 +22,17 @@ pub fn find(state: &State, name: &[u8]) -> Option<&'static Command> {
     small.copy_from_slice(name);
     small.make_ascii_lowercase();
     let table = state.table;
-    table.binary_search_by(|command| command.name.as_bytes().cmp(small)).ok().and_then(|index| table.get(index)).copied()
+    table
+        .binary_search_by(|command| command.name.as_bytes().cmp(small))
+        .ok()
+        .and_then(|index| table.get(index))
+        .copied()
 }
 
 fn unknown(args: &Args<'_>) -> Fault {
-    let cut = |text: &[u8], most: usize| String::from_utf8_lossy(text.get(..text.len().min(most)).unwrap_or_default()).into_owned();
+    let cut = |text: &[u8], most: usize| {
+        String::from_utf8_lossy(text.get(..text.len().min(most)).unwrap_or_default()).into_owned()
+    };
     let mut repeated = String::new();
     for argument in args.from(1) {
         if repeated.len() >= REPEATED_BYTES {
@@ -34,7 +40,10 @@ fn unknown(args: &Args<'_>) -> Fault {
         }
         repeated.push_str(&format!("'{}' ", cut(argument, REPEATED_BYTES - repeated.len())));
     }
-    Fault::Told(format!("ERR unknown command '{}', with args beginning with: {repeated}", cut(args.at(0), REPEATED_BYTES)))
+    Fault::Told(format!(
+        "ERR unknown command '{}', with args beginning with: {repeated}",
+        cut(args.at(0), REPEATED_BYTES)
+    ))
 }
 
 /// What a write may take of the log, about.

@@ -42,7 +42,8 @@ impl<'a> Scan<'a> {
             let value = args.at(index + 1);
             if args.is(index, "COUNT") {
                 let count = integer(value).ok_or(Fault::NotInteger)?;
-                scan.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Fault::Syntax)?.min(COUNT_MAX);
+                scan.count =
+                    usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Fault::Syntax)?.min(COUNT_MAX);
             } else if args.is(index, "MATCH") {
                 scan.pattern = Some(value);
             } else if takes_kind && args.is(index, "TYPE") {

@@ -31,13 +31,13 @@ impl Ranked {
 
     /// The chunk in which the first element lies that is not before a bound, and its place there. `is_before` is true up to the bound.
     fn place(&self, is_before: impl Fn(f64, &[u8]) -> bool) -> (usize, usize) {
-        let after = self.chunks.partition_point(|chunk| {
-            chunk.first().is_some_and(|(score, member)| is_before(*score, member))
-        });
+        let after =
+            self.chunks.partition_point(|chunk| chunk.first().is_some_and(|(score, member)| is_before(*score, member)));
         let Some(chunk) = after.checked_sub(1) else { return (0, 0) };
-        let place = self.chunks.get(chunk).map_or(0, |chunk| {
-            chunk.partition_point(|(score, member)| is_before(*score, member))
-        });
+        let place = self
+            .chunks
+            .get(chunk)
+            .map_or(0, |chunk| chunk.partition_point(|(score, member)| is_before(*score, member)));
         (chunk, place)
     }
 
@@ -108,7 +108,12 @@ impl Ranked {
             (count, place) = (count - 1, place - chunk.len());
         }
         let chunks = self.chunks.get(..count).unwrap_or_default();
-        chunks.iter().rev().flat_map(|chunk| chunk.iter().rev()).skip(place).map(|(score, member)| (*score, member.as_ref()))
+        chunks
+            .iter()
+            .rev()
+            .flat_map(|chunk| chunk.iter().rev())
+            .skip(place)
+            .map(|(score, member)| (*score, member.as_ref()))
     }
 }
 

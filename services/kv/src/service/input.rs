@@ -52,7 +52,9 @@ impl KvService {
                     break;
                 }
             }
-            let Some((chunk, offset)) = self.connections.get_mut(slot).and_then(|it| it.held.pop_front()) else { break };
+            let Some((chunk, offset)) = self.connections.get_mut(slot).and_then(|it| it.held.pop_front()) else {
+                break;
+            };
             self.feed(id, chunk, offset, context);
         }
         self.settle(slot, context);
@@ -60,7 +62,8 @@ impl KvService {
 
     /// Whether requests of a client are executed now.
     fn goes_on(&mut self, slot: usize) -> bool {
-        let is_free = self.state.sessions.get(slot).is_some_and(|session| session.blocked.is_none() && !session.is_ending);
+        let is_free =
+            self.state.sessions.get(slot).is_some_and(|session| session.blocked.is_none() && !session.is_ending);
         let owes = self.connections.get(slot).is_some_and(|connection| connection.backlog() > OWED_BYTES_MAX);
         let is_busy = self.journal.as_ref().is_some_and(crate::journal::Journal::is_busy);
         if is_free && !owes && is_busy && !self.stalled.contains(&slot) {

@@ -329,8 +329,7 @@ impl Service for KvService {
         self.noted_at = context.now();
         self.set_time(context.now());
         self.state.started_ms = self.state.keyspace.now_ms;
-        self.journal =
-            Some(Journal::open(self.config.area, self.config.identity, context).map_err(StartError::of)?);
+        self.journal = Some(Journal::open(self.config.area, self.config.identity, context).map_err(StartError::of)?);
         let mut addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
         addresses.extend(self.config.serves_six.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
         for address in addresses {
