@@ -2,13 +2,14 @@
 
 use super::core::{DiskCore, DiskCoreStarter, Tenant};
 use super::errands::Errands;
+use super::fences::Offer;
 use super::records::{DiskRecord, Records};
 use super::worker::{AreaEntry, Desk, News, Opened, Opening, Order, forget, start};
 use crate::clients::peer::Peer;
 use crate::error::{DaemonError, say};
-use qanat_control::protocol::{AreaStatus, DiskRate, DiskState, DiskStatus, FunctionWish};
+use qanat_control::protocol::{AreaFence, AreaStatus, DiskRate, DiskState, DiskStatus, FunctionWish};
 use qanat_disk::Geometry;
-use qanat_disk::area::AreaLimits;
+use qanat_disk::area::{AreaLimits, Fence};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -31,6 +32,8 @@ pub(super) struct Disk {
     pub(super) number: u32,
     pub(super) name: String,
     pub(super) path: PathBuf,
+    /// What the kernel fences there.
+    pub(super) offer: Offer,
     /// It is a PCI function, which its core has and nobody else.
     pub(super) function: Option<FunctionWish>,
     pub(super) state: DiskState,
@@ -61,6 +64,7 @@ impl Disk {
             number,
             name,
             path,
+            offer: Offer::None,
             function: None,
             state,
             reopened_at: None,
@@ -82,7 +86,7 @@ impl Disk {
     /// It is open.
     pub(super) fn is_now(&mut self, opened: Opened) {
         self.state = DiskState::Ready;
-        self.file = opened.file;
+        (self.file, self.offer) = (opened.file, opened.offer);
         (self.bytes, self.free_bytes, self.geometry) = (opened.bytes, opened.free_bytes, Some(opened.geometry));
         self.areas = opened.areas.into_iter().map(|area| (area.id, area)).collect();
     }
@@ -104,8 +108,18 @@ impl Disk {
             block_bytes: self.geometry.map_or(0, |geometry| geometry.block_bytes),
             volatile_cache: self.geometry.is_some_and(|geometry| geometry.volatile_cache),
             area_count: self.areas.values().filter(|area| !area.is_doomed).count() as u32,
+            fenced: self.offer.fence(),
             areas: Vec::new(),
         }
+    }
+}
+
+/// By which way an area is used, in the protocol.
+fn fence_of(fence: Fence) -> AreaFence {
+    match fence {
+        Fence::Core => AreaFence::Core,
+        Fence::Partition => AreaFence::Partition,
+        Fence::File => AreaFence::File,
     }
 }
 
@@ -132,6 +146,7 @@ impl AreaEntry {
             reserved_bytes: self.reserved_bytes,
             pieces: self.extents.len() as u32,
             rate: rate_of(self.limits),
+            fence: fence_of(self.fence),
             handles,
             is_deleted: self.is_doomed,
             fault: self.fault.clone(),
@@ -189,8 +204,9 @@ impl Disks {
         awaited_by: Option<(u64, Peer)>,
     ) -> Result<u32, DaemonError> {
         let number = self.next_number;
-        let (DiskRecord { path, function }, starter) = (record.clone(), self.starter.clone());
-        let opening = Opening { number, name: name.clone(), record, is_new, size, starter };
+        let (DiskRecord { path, function, .. }, starter) = (record.clone(), self.starter.clone());
+        let scratch = self.records.directory().to_owned();
+        let opening = Opening { number, name: name.clone(), record, is_new, size, scratch, starter };
         let started = start(opening, self.records.clone(), self.desk.clone());
         let (orders, thread) = started.map_err(|error| say("start a thread for a disk", error))?;
         self.next_number += 1;

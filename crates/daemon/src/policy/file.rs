@@ -34,6 +34,14 @@ const POLICY_BYTES_MAX: u64 = 4 << 20;
 /// Where the daemon that everybody asks writes down which disks it has.
 const DISK_RECORDS: &str = "/var/lib/qanat/disks";
 
+/// Where a daemon writes down which disks it has if its policy does not say: by its control socket.
+pub fn usual_disk_records(socket: &Path) -> PathBuf {
+    match socket == Path::new(DEFAULT_SOCKET) {
+        true => PathBuf::from(DISK_RECORDS),
+        false => socket.with_extension("disks"),
+    }
+}
+
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -163,9 +171,7 @@ impl Policy {
 
     /// The directory in which the daemon writes down which disks it has.
     pub fn disk_directory(&self) -> PathBuf {
-        let beside = || self.socket.with_extension("disks");
-        let usual = (self.socket == Path::new(DEFAULT_SOCKET)).then(|| PathBuf::from(DISK_RECORDS));
-        self.disk_records.clone().or(usual).unwrap_or_else(beside)
+        self.disk_records.clone().unwrap_or_else(|| usual_disk_records(&self.socket))
     }
 
     /// Has the default policy use an uplink, whose networks are these: root's cards may have their addresses.
@@ -190,10 +196,25 @@ impl Policy {
     /// # Errors
     /// Names the file, the line, and what is wrong there.
     pub fn read(path: &Path) -> Result<Policy, PolicyError> {
+        Policy::parse_of(path, &Policy::text(path)?)
+    }
+
+    /// What a file says, for [`Policy::parse_of`].
+    ///
+    /// # Errors
+    /// Names the file, and why it can't be read.
+    pub fn text(path: &Path) -> Result<String, PolicyError> {
         let unreadable = |error| PolicyError::Unreadable { path: path.to_owned(), error };
         let bytes = regular_file::read(path, POLICY_BYTES_MAX).map_err(unreadable)?;
-        let text = String::from_utf8(bytes).map_err(|error| unreadable(std::io::Error::other(error)))?;
-        Policy::parse(&text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
+        String::from_utf8(bytes).map_err(|error| unreadable(std::io::Error::other(error)))
+    }
+
+    /// Reads the text of a file, or what was its text.
+    ///
+    /// # Errors
+    /// Names the file, the line, and what is wrong there.
+    pub fn parse_of(path: &Path, text: &str) -> Result<Policy, PolicyError> {
+        Policy::parse(text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
     }
 
     /// Reads a file's text.

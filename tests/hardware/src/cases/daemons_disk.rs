@@ -3,6 +3,7 @@
 use super::house::House;
 use super::rig::{drain, fill, frame_of};
 use crate::kernel::{block_device, device, driver, eventually, nvme_of, write};
+use qanat_control::client::OpenedArea;
 use qanat_control::protocol::{AreaPath, AreaWish};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::shared::{SharedLayout, SharedTransport};
@@ -31,7 +32,7 @@ fn area(house: &House) -> (Nvme<SharedTransport>, Pool) {
     let path = AreaPath { disk: "fast".to_owned(), area: "logs".to_owned() };
     let wish = AreaWish { path, read_only: false, layout };
     eventually("the area", || {
-        let (_, shared) = house.session().open_area(wish.clone()).ok()?;
+        let (_, OpenedArea::Shared(shared)) = house.session().open_area(wish.clone()).ok()? else { return None };
         shared.open(MonotonicClock::new(), options()).ok()
     })
 }
