@@ -15,7 +15,8 @@ const BULK_BYTES_MAX: usize = 1 << 16;
 
 fn store() -> State {
     let settings = Settings { durability: Durability::Always, clients_max: 4, port: 6379, timeout_s: 0 };
-    let mut state = State::new(table(), settings, 1);
+    table();
+    let mut state = State::new(settings, 1);
     state.keyspace.now_ms = 1_000_000;
     (state.log.room, state.log.room_to_shrink) = (1 << 30, 1 << 30);
     state.sessions.insert(0, SocketAddr::from(([10, 77, 0, 1], 4_000)), 0);

@@ -1,11 +1,11 @@
 //! [`Journal`]: the log of a keyspace. Each command's changes are a record. Now and then all keys are written anew, a few at a time, between
 //! other records: a checkpoint. Nothing is copied or forked for it.
 
-use crate::RECORD_BYTES_MAX;
 use crate::engine::settings::Durability;
 use crate::engine::state::LogState;
 use crate::keyspace::change::Encoder;
 use crate::keyspace::space::{Keyspace, Walk};
+use crate::limits::RECORD_BYTES_MAX;
 use qanat::{AreaId, Event, StorageCommands, Time};
 use qanat_store::{Log, LogEvent, Options, Position, Recovered, StoreError};
 use std::collections::VecDeque;

@@ -4,8 +4,7 @@ use crate::commands::{
     bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets, sorted,
     sorted_ranges, sorted_store, strings, substrings, transactions,
 };
-use crate::engine::command::Command;
-use std::sync::LazyLock;
+use crate::engine::command::{Command, put_table};
 
 const GROUPS: [&[Command]; 18] = [
     bits::COMMANDS,
@@ -28,15 +27,13 @@ const GROUPS: [&[Command]; 18] = [
     transactions::COMMANDS,
 ];
 
-static TABLE: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
-    let mut all: Vec<&'static Command> = GROUPS.iter().copied().flatten().collect();
-    all.sort_unstable_by_key(|command| command.name);
-    all
-});
-
-/// All commands, by their names.
+/// All commands, by their names. To be called before any is executed.
 pub fn table() -> &'static [&'static Command] {
-    &TABLE
+    put_table(|| {
+        let mut all: Vec<&'static Command> = GROUPS.iter().copied().flatten().collect();
+        all.sort_unstable_by_key(|command| command.name);
+        all
+    })
 }
 
 #[cfg(test)]

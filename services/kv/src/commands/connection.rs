@@ -104,7 +104,7 @@ fn hello(call: &mut Call<'_>) -> Result<(), Fault> {
     let reply = &mut *call.reply;
     reply.set_version(is_three);
     reply.map(7);
-    for (field, value) in [("server", "redis"), ("version", crate::REDIS_VERSION)] {
+    for (field, value) in [("server", "redis"), ("version", crate::limits::REDIS_VERSION)] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
     }

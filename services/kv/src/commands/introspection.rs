@@ -1,7 +1,7 @@
 //! COMMAND: what commands there are.
 
 use crate::engine::call::Call;
-use crate::engine::command::{Command, NO_KEYS, commands};
+use crate::engine::command::{Command, NO_KEYS, all, commands};
 use crate::engine::execute;
 use crate::engine::fault::Fault;
 use crate::engine::help;
@@ -37,13 +37,13 @@ fn document(reply: &mut Reply, command: &Command) {
 }
 
 fn command(call: &mut Call<'_>) -> Result<(), Fault> {
-    let (args, table) = (call.args, call.state.table);
-    let named = |call: &Call<'_>| args.from(2).map(|name| execute::find(call.state, name)).collect::<Vec<_>>();
+    let (args, table) = (call.args, all());
+    let named = || args.from(2).map(|name| execute::find(name)).collect::<Vec<_>>();
     if args.len() == 1 || args.is(1, "INFO") && args.len() == 2 {
         call.reply.array(table.len());
         table.iter().for_each(|command| tell(call.reply, command));
     } else if args.is(1, "INFO") {
-        let found = named(call);
+        let found = named();
         call.reply.array(found.len());
         for command in found {
             match command {
@@ -54,7 +54,7 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     } else if args.is(1, "DOCS") {
         let found = match args.len() {
             2 => table.to_vec(),
-            _ => named(call).into_iter().flatten().collect(),
+            _ => named().into_iter().flatten().collect(),
         };
         call.reply.map(found.len());
         found.into_iter().for_each(|command| document(call.reply, command));
@@ -81,7 +81,7 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn list(call: &mut Call<'_>) -> Result<(), Fault> {
-    let (args, table) = (call.args, call.state.table);
+    let (args, table) = (call.args, all());
     let wanted = args.at(4);
     let is_wanted: Box<dyn Fn(&Command) -> bool> = match args.len() {
         2 => Box::new(|_| true),
@@ -97,7 +97,7 @@ fn list(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
     let texts: Vec<&[u8]> = call.args.from(2).collect();
-    let command = execute::find(call.state, call.args.at(2)).ok_or(Fault::Said("ERR Invalid command specified"))?;
+    let command = execute::find(call.args.at(2)).ok_or(Fault::Said("ERR Invalid command specified"))?;
     if !command.takes(texts.len()) {
         return Err(Fault::Said("ERR Invalid number of arguments specified for command"));
     }

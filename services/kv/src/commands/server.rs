@@ -57,7 +57,7 @@ const SECTIONS: [Section; 6] = [
 fn of_server(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     let state = &call.state;
     let seconds = (state.keyspace.now_ms - state.started_ms).max(0) / 1_000;
-    writeln!(text, "redis_version:{}\r\nredis_mode:standalone\r", crate::REDIS_VERSION)?;
+    writeln!(text, "redis_version:{}\r\nredis_mode:standalone\r", crate::limits::REDIS_VERSION)?;
     writeln!(text, "qanat_version:{}\r\nprocess_id:{}\r", env!("CARGO_PKG_VERSION"), std::process::id())?;
     writeln!(text, "tcp_port:{}\r\nuptime_in_seconds:{seconds}\r", state.settings.port)?;
     writeln!(text, "uptime_in_days:{}\r", seconds / 86_400)

@@ -91,7 +91,7 @@ fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     call.reply.array(transaction.queued.len());
     for queued in &transaction.queued {
         let args = Args::new(&queued.text, &queued.ranges);
-        let Some(command) = execute::find(call.state, args.at(0)) else { continue };
+        let Some(command) = execute::find(args.at(0)) else { continue };
         let outcome = execute::admit_queued(call.state, call.client, command, &args)
             .and_then(|()| execute::run(call.state, call.client, command, args, call.reply, true));
         if let Err(fault) = outcome {

@@ -3,6 +3,7 @@
 use crate::engine::call::Call;
 use crate::engine::fault::Fault;
 use crate::resp::request::Args;
+use std::sync::OnceLock;
 
 /// What is true of a command. The names are Redis'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -134,6 +135,19 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Command({})", self.name)
     }
+}
+
+/// Commands that tell of commands, or execute others, are in the table themselves. So it is put here, once, and not imported by them.
+static TABLE: OnceLock<Vec<&'static Command>> = OnceLock::new();
+
+/// All commands, by their names; none before they are [put here](put_table).
+pub fn all() -> &'static [&'static Command] {
+    TABLE.get().map_or(&[], Vec::as_slice)
+}
+
+/// Puts the table here, if that was not done yet.
+pub fn put_table(make: impl FnOnce() -> Vec<&'static Command>) -> &'static [&'static Command] {
+    TABLE.get_or_init(make)
 }
 
 /// A group's commands: name, arity, flags, keys, the version that had it first, what it does, and the function.

@@ -1,7 +1,7 @@
 //! Executing a request: what is looked at before a command runs, as Redis does it.
 
 use crate::engine::call::Call;
-use crate::engine::command::{Command, Flags};
+use crate::engine::command::{Command, Flags, all};
 use crate::engine::fault::Fault;
 use crate::engine::session::Queued;
 use crate::engine::state::State;
@@ -16,12 +16,12 @@ const QUEUED_BYTES_MAX: usize = 64 << 20;
 const RECORD_OVERHEAD: u64 = 8 << 10;
 
 /// The command of this name, in letters of any size.
-pub fn find(state: &State, name: &[u8]) -> Option<&'static Command> {
+pub fn find(name: &[u8]) -> Option<&'static Command> {
     let mut small = [0_u8; 32];
     let small = small.get_mut(..name.len())?;
     small.copy_from_slice(name);
     small.make_ascii_lowercase();
-    let table = state.table;
+    let table = all();
     table
         .binary_search_by(|command| command.name.as_bytes().cmp(small))
         .ok()
@@ -59,10 +59,10 @@ fn estimate(state: &State, database: u8, command: &Command, args: &Args<'_>) -> 
 /// Whether a write can be taken.
 fn admit(state: &mut State, database: u8, command: &Command, args: &Args<'_>) -> Result<(), Fault> {
     if state.log.has_failed {
-        return Err(Fault::Said(crate::MISCONF));
+        return Err(Fault::Said(crate::limits::MISCONF));
     }
     let wanted = estimate(state, database, command, args) + state.keyspace.record().len() as u64;
-    if wanted > crate::RECORD_BYTES_MAX as u64 {
+    if wanted > crate::limits::RECORD_BYTES_MAX as u64 {
         return Err(Fault::Said("ERR the change is too long for one record of the log"));
     }
     let room = if command.flags.has(Flags::GROWS) { state.log.room } else { state.log.room_to_shrink };
@@ -76,7 +76,7 @@ fn admit(state: &mut State, database: u8, command: &Command, args: &Args<'_>) ->
 }
 
 fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<&'static Command, Fault> {
-    let command = find(state, args.at(0)).ok_or_else(|| unknown(args))?;
+    let command = find(args.at(0)).ok_or_else(|| unknown(args))?;
     if !command.takes(args.len()) {
         return Err(Fault::Arity(command.name.to_owned()));
     }

@@ -1,7 +1,6 @@
 //! [`State`]: all that commands work on.
 
 use crate::engine::channels::Channels;
-use crate::engine::command::Command;
 use crate::engine::session::Sessions;
 use crate::engine::settings::{Settings, Statistics};
 use crate::keyspace::space::Keyspace;
@@ -33,8 +32,6 @@ pub struct LogState {
 /// All that commands work on. One thread's.
 #[derive(Debug)]
 pub struct State {
-    /// The commands, by their names.
-    pub table: &'static [&'static Command],
     /// Keys and values.
     pub keyspace: Keyspace,
     /// Clients.
@@ -66,10 +63,9 @@ pub struct State {
 }
 
 impl State {
-    /// With no keys and no clients; `table`: the commands, by their names; `seed`: chance.
-    pub fn new(table: &'static [&'static Command], settings: Settings, seed: u64) -> State {
+    /// With no keys and no clients; `seed`: chance.
+    pub fn new(settings: Settings, seed: u64) -> State {
         State {
-            table,
             keyspace: Keyspace::default(),
             sessions: Sessions::default(),
             channels: Channels::default(),

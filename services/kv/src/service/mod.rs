@@ -79,7 +79,8 @@ fn time_of_day_ms() -> i64 {
 impl KvService {
     /// A store that opens its log when it starts.
     pub fn new(config: KvConfig) -> KvService {
-        let mut state = State::new(table(), config.settings.clone(), config.seed);
+        table();
+        let mut state = State::new(config.settings.clone(), config.seed);
         state.is_loading = true;
         KvService {
             config,

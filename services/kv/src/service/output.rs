@@ -2,8 +2,8 @@
 
 use super::KvService;
 use super::connection::Piece;
-use crate::MISCONF;
 use crate::engine::settings::Durability;
+use crate::limits::MISCONF;
 use qanat::{Bytes, CommandError, Commands, ConnectionId, StorageCommands};
 use qanat_store::Position;
 

@@ -24,7 +24,8 @@ impl Store {
 
     pub fn over(keyspace: Keyspace, clients: usize) -> Store {
         let settings = Settings { durability: Default::default(), clients_max: 10, port: 6379, timeout_s: 0 };
-        let mut state = State::new(table(), settings, 1);
+        table();
+        let mut state = State::new(settings, 1);
         state.keyspace = keyspace;
         state.keyspace.now_ms = 1_000_000;
         (state.log.room, state.log.room_to_shrink) = (1 << 40, 1 << 40);
