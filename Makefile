@@ -59,7 +59,7 @@ lint: ## formatting, clippy, and the house rules
 
 # The workspace's test programs, in one of four lists each (tests/tests/tidy/main.rs sees to that). All are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
-UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver echo_disk fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
+UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver echo_disk fast_open ipv6_addresses keyvalue model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
 SYSTEM_TESTS := e2e_bench e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system faults hostile_control hostile_split \
 	packaging packetdrill readme socket_cases veth

@@ -40,6 +40,7 @@ pub mod disk_queue;
 pub mod dns;
 pub mod dns_transfer;
 pub mod http;
+pub mod kv;
 pub mod memif;
 pub mod mutate;
 pub mod repair;
@@ -74,6 +75,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tenant", corpus: "tenant", run: tenant::tenant, repair: None },
     Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
+    Target { name: "kv", corpus: "kv", run: kv::kv, repair: None },
     Target { name: "control", corpus: "control", run: control::control, repair: None },
     Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
     Target { name: "disk_queue", corpus: "disk_queue", run: disk_queue::disk_queue, repair: None },

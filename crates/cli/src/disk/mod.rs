@@ -4,11 +4,13 @@ mod add;
 mod asked;
 mod bench;
 mod change;
+pub mod daemon_area;
 mod device;
 pub mod list;
+pub mod own_area;
 mod place;
 mod prepare;
-mod size;
+pub mod size;
 
 pub use place::{Place as DiskPlace, PlaceArguments, name as area_name};
 

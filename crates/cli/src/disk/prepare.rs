@@ -59,7 +59,8 @@ fn make(path: &Path, size: Option<u64>) -> Result<bool, String> {
     }
 }
 
-fn prepare(path: &Path) -> Result<(u64, u64, [u8; 16]), String> {
+/// Prepares what is there: its bytes, those that are free, and its identity.
+pub fn prepare(path: &Path) -> Result<(u64, u64, [u8; 16]), String> {
     let memory = device::table_memory()?;
     let options = DiskOptions { depth: 8, ..DiskOptions::default() };
     let (disk, _) = device::open(path, options, std::slice::from_ref(&memory)).map_err(|error| error.to_string())?;

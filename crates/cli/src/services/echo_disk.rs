@@ -1,21 +1,20 @@
 //! `qanat echo-disk`: the example of the storage API. What comes is made durable on a disk, and sent back from there.
 
 use crate::daemon::DaemonArguments;
-use crate::disk::{DiskPlace, PlaceArguments, area_name};
+use crate::disk::{DiskPlace, PlaceArguments, area_name, daemon_area};
 use crate::host::application::{Announcement, Application, Period, Place, Rates, Requirements};
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
-use crate::log;
 use clap::Args;
 use qanat::disk::{AreaName, DiskOptions};
-use qanat::{AreaBuffers, AreaId, AreaNews, DaemonArea, PROTOCOL_TCP, Storage, StorageArea};
+use qanat::{AreaBuffers, AreaId, PROTOCOL_TCP, Storage, StorageArea};
 use qanat_control::protocol::{AreaFence, AreaPath};
 use qanat_echo::{DiskEcho, Figures};
 use qanat_nic::Region;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// Bytes of a piece that is stored, at most.
 const BUFFER_BYTES: u32 = 16 << 10;
@@ -82,7 +81,9 @@ impl Application for EchoDisk<'_> {
         let disk = PlaceArguments { on: on.clone(), json: false, daemon: DaemonArguments::default() };
         let mut storage = Storage::default();
         if let DiskPlace::Daemon(_, name) = disk.find() {
-            let area = area_of_daemon(&disk.daemon, AreaPath { disk: name, area: area.to_string() })?;
+            let path = AreaPath { disk: name, area: area.to_string() };
+            let buffers = AreaBuffers { count: CONNECTIONS_MAX, bytes: BUFFER_BYTES };
+            let area = daemon_area::open(&disk.daemon, path, buffers)?;
             let _ = self.fence.set(area.fence());
             storage.add(area);
             return Ok(storage);
@@ -141,21 +142,6 @@ impl Application for EchoDisk<'_> {
         let (echoed, bytes, dropped) = (grouped(all.echoed), grouped(all.bytes), grouped(all.dropped));
         vec![format!("Echoed {echoed} pieces, {bytes} bytes, all of them durable before; dropped {dropped}.")]
     }
-}
-
-/// An area that is had again when the disk's core, or the daemon, was started again.
-fn area_of_daemon(daemon: &DaemonArguments, path: AreaPath) -> Result<StorageArea, String> {
-    let buffers = AreaBuffers { count: CONNECTIONS_MAX, bytes: BUFFER_BYTES };
-    let name = path.to_string();
-    let listener = Arc::new(move |news: &AreaNews| match news {
-        AreaNews::Lost => log::warning!("area-lost", "the area {name} is lost: its disk core has ended"),
-        AreaNews::Waiting(why) => log::warning!("area-waiting", "the area {name} can't be had again yet: {why}"),
-        AreaNews::Back(after) => {
-            log::info!("area-back", "the area {name} is there again, after {} ms", after.as_millis())
-        }
-        AreaNews::Gone(why) => log::warning!("area-gone", "the area {name} is gone for good: {why}"),
-    });
-    DaemonArea::open(daemon.path(), path, buffers, listener).map_err(|error| error.to_string())
 }
 
 /// Runs the echo until it is told to stop.

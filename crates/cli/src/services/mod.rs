@@ -5,6 +5,7 @@ mod dns;
 mod echo;
 mod echo_disk;
 mod hello;
+mod kv;
 mod web;
 
 use clap::Subcommand;
@@ -29,4 +30,4 @@ macro_rules! services {
     };
 }
 
-services!(Hello: hello, Web: web, Delay: delay, Dns: dns, Echo: echo, EchoDisk: echo_disk);
+services!(Hello: hello, Web: web, Delay: delay, Dns: dns, Kv: kv, Echo: echo, EchoDisk: echo_disk);

@@ -1,0 +1,207 @@
+//! `qanat kv`: a durable store that speaks Redis' protocol.
+
+use crate::daemon::DaemonArguments;
+use crate::disk::{DiskPlace, PlaceArguments, area_name, daemon_area, own_area, size};
+use crate::host::application::{Announcement, Application, Figures as HostFigures, Period, Place, Rates, Requirements};
+use crate::host::{self, HostArguments};
+use crate::live::grouped;
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+use qanat::disk::{AreaName, DiskOptions};
+use qanat::{AreaBuffers, AreaId, PROTOCOL_TCP, Storage, StorageArea, entropy};
+use qanat_control::protocol::AreaPath;
+use qanat_kv::{Durability, Figures, KvConfig, KvService, Settings};
+use qanat_nic::Region;
+use qanat_nic::af_xdp::PortRange;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Buffers of the log, each as large as a frame of it.
+const BUFFERS: AreaBuffers = AreaBuffers { count: 64, bytes: 64 << 10 };
+
+/// Keep keys and values that are durable when they are acknowledged, and speak Redis' protocol
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat kv --disk /var/lib/qanat/kv.img             at 10.77.0.2:6379; makes the file if there is none
+  redis-cli -h 10.77.0.2 set k v                         durable when it says OK
+  sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
+  sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
+  sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
+  qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
+  sudo qanat kv --disk fast                              used through the disk's core
+docs/kv.md has what each durability promises, and which of Redis' commands there are.
+Signals: INT, TERM: make durable what is under way, and stop.
+         USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
+pub struct Arguments {
+    /// The disk: a file, which is made if there is none, a block device, or one of the daemon's by its name
+    #[arg(long, value_name = "DISK")]
+    disk: PathBuf,
+    /// The area on it. On a file or device one of all that is free is made if there is none
+    #[arg(long, value_name = "NAME", default_value = "kv", value_parser = area_name)]
+    area: AreaName,
+    /// The size of a file that is made. The log has to hold all keys and values twice, and half as much again for what changes
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
+    size: u64,
+    /// When a write is answered: when it is durable, or at once
+    #[arg(long, value_enum, default_value_t = Answered::Always)]
+    durability: Answered,
+    /// Port
+    #[arg(long, default_value_t = 6379, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Open connections at most
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_048_576))]
+    connections: usize,
+    /// Seconds after which a client that says nothing is closed; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    timeout: u32,
+    #[command(flatten)]
+    place: HostArguments,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, ValueEnum)]
+enum Answered {
+    /// When it is durable
+    Always,
+    /// At once; durable a second later
+    Everysec,
+    /// At once; durable when a MiB has collected, or half a minute later
+    No,
+}
+
+/// The store, as the host knows it.
+struct Kv<'a> {
+    arguments: &'a Arguments,
+}
+
+impl Application for Kv<'_> {
+    type Service = KvService;
+    type Figures = Figures;
+
+    const NAME: &'static str = "kv";
+
+    fn requirements(&self) -> Requirements {
+        let port = self.arguments.port;
+        let ports = vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }];
+        Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
+    }
+
+    fn storage(&self) -> Result<Storage, String> {
+        let Arguments { disk, area, size, .. } = self.arguments;
+        let place = PlaceArguments { on: disk.clone(), json: false, daemon: DaemonArguments::default() };
+        let mut storage = Storage::default();
+        if let DiskPlace::Daemon(_, name) = place.find() {
+            let path = AreaPath { disk: name, area: area.to_string() };
+            storage.add(daemon_area::open(&place.daemon, path, BUFFERS)?);
+            return Ok(storage);
+        }
+        let AreaBuffers { count, bytes } = BUFFERS;
+        let region = Region::new(count, bytes).map_err(|error| format!("memory for buffers: {error}"))?;
+        let options = DiskOptions { depth: count, ..DiskOptions::default() };
+        let area = own_area::open(disk, area, *size, options, std::slice::from_ref(&region))?;
+        let pool = region.pool(count).ok_or("no buffers")?;
+        storage.add(StorageArea::new(Box::new(area), pool));
+        Ok(storage)
+    }
+
+    fn service(&self, place: &Place) -> Result<KvService, String> {
+        let Arguments { durability, port, connections, timeout, .. } = *self.arguments;
+        let random = entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let (identity, rest) = random.split_first_chunk::<16>().ok_or("too few random bytes")?;
+        let seed = rest.first_chunk::<8>().ok_or("too few random bytes")?;
+        let durability = match durability {
+            Answered::Always => Durability::Always,
+            Answered::Everysec => Durability::EverySecond,
+            Answered::No => Durability::No,
+        };
+        Ok(KvService::new(KvConfig {
+            area: AreaId::new(0, 0),
+            serves_six: place.serves_six,
+            settings: Settings { durability, clients_max: connections, port, timeout_s: timeout },
+            identity: *identity,
+            seed: u64::from_ne_bytes(*seed),
+        }))
+    }
+
+    fn announcement(&self, place: &Place) -> Announcement {
+        let Arguments { disk, area, port, .. } = self.arguments;
+        let (addresses, disk) = (place.sockets(*port), disk.display());
+        Announcement {
+            json: json!({
+                "event": "serving", "addresses": addresses, "disk": disk.to_string(), "area": area.as_str(),
+                "interface": place.interface, "driver": place.driver,
+            }),
+            lines: vec![format!("Redis' protocol at {}, from {disk}  (Ctrl-C stops)", addresses.join(" "))],
+        }
+    }
+
+    fn figures(service: &mut KvService) -> Figures {
+        service.figures()
+    }
+
+    fn notes(service: &mut KvService) -> Vec<String> {
+        service.take_notes()
+    }
+
+    fn rates(period: &Period<'_, Figures>) -> Rates {
+        let commands_per_s = period.rate(|figures| figures.commands);
+        let batches_per_s = period.rate(|figures| figures.batches);
+        let figures = period.now;
+        let failed = if figures.log_failed { "  THE LOG HAS FAILED" } else { "" };
+        Rates {
+            json: json!({ "commands_per_s": commands_per_s, "batches_per_s": batches_per_s }),
+            text: format!(
+                "{} commands/s  {} keys  {} flushes/s  {} open  {} errors{failed}",
+                grouped(commands_per_s as u64),
+                grouped(figures.keys),
+                grouped(batches_per_s as u64),
+                grouped(figures.connections_open),
+                grouped(figures.errors),
+            ),
+            is_busy: commands_per_s > 0.0,
+        }
+    }
+
+    fn json(figures: &Figures) -> Value {
+        json!(figures)
+    }
+
+    fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
+        let served = format!(
+            "Executed {} commands on {} connections; {} keys are kept.",
+            grouped(all.commands),
+            grouped(all.connections),
+            grouped(all.keys),
+        );
+        let failed = all.log_failed.then(|| "The log failed: what was not acknowledged may be lost.".to_owned());
+        [served].into_iter().chain(failed).collect()
+    }
+}
+
+impl HostFigures for Figures {
+    /// Counters go on; what is there now is what the newer one has.
+    fn add(&mut self, newer: &Figures) {
+        *self = Figures {
+            commands: self.commands + newer.commands,
+            errors: self.errors + newer.errors,
+            connections: self.connections + newer.connections,
+            refused: self.refused + newer.refused,
+            input_bytes: self.input_bytes + newer.input_bytes,
+            output_bytes: self.output_bytes + newer.output_bytes,
+            batches: self.batches + newer.batches,
+            checkpoints: self.checkpoints + newer.checkpoints,
+            writes_refused: self.writes_refused + newer.writes_refused,
+            ..*newer
+        };
+    }
+
+    fn end(&mut self) {
+        self.connections_open = 0;
+    }
+}
+
+/// Runs the store until it is told to stop.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    host::run(&arguments.place, || Ok(Kv { arguments }))
+}

@@ -1,0 +1,228 @@
+//! Hashes.
+
+use crate::commands::scanning::cursor;
+use crate::engine::call::Call;
+use crate::engine::command::{ONE, commands};
+use crate::engine::fault::Fault;
+use crate::engine::sampler;
+use crate::engine::scan::Scan;
+use crate::keyspace::change::Change;
+use crate::keyspace::hash::Hash;
+use crate::resp::number::{double, double_text, integer};
+use bytes::Bytes;
+
+commands! { "hash":
+    "hset", -4, [WRITE GROWS FAST], ONE, "2.0.0", "Creates or modifies the value of a field in a hash." => |call| hset(call, "hset");
+    "hmset", -4, [WRITE GROWS FAST], ONE, "2.0.0", "Sets the values of multiple fields." => |call| hset(call, "hmset");
+    "hsetnx", 4, [WRITE GROWS FAST], ONE, "2.0.0", "Sets the value of a field in a hash only when the field doesn't exist." => hsetnx;
+    "hget", 3, [READ FAST], ONE, "2.0.0", "Returns the value of a field in a hash." => hget;
+    "hmget", -3, [READ FAST], ONE, "2.0.0", "Returns the values of all fields in a hash." => hmget;
+    "hdel", -3, [WRITE FAST], ONE, "2.0.0", "Deletes one or more fields and their values from a hash." => hdel;
+    "hlen", 2, [READ FAST], ONE, "2.0.0", "Returns the number of fields in a hash." => hlen;
+    "hstrlen", 3, [READ FAST], ONE, "3.2.0", "Returns the length of the value of a field." => hstrlen;
+    "hexists", 3, [READ FAST], ONE, "2.0.0", "Determines whether a field exists in a hash." => hexists;
+    "hkeys", 2, [READ], ONE, "2.0.0", "Returns all fields in a hash." => |call| all(call, true, false);
+    "hvals", 2, [READ], ONE, "2.0.0", "Returns all values in a hash." => |call| all(call, false, true);
+    "hgetall", 2, [READ], ONE, "2.0.0", "Returns all fields and values in a hash." => |call| all(call, true, true);
+    "hincrby", 4, [WRITE GROWS FAST], ONE, "2.0.0", "Increments the integer value of a field in a hash by a number." => hincrby;
+    "hincrbyfloat", 4, [WRITE GROWS FAST], ONE, "2.6.0", "Increments the floating point value of a field by a number." => hincrbyfloat;
+    "hrandfield", -2, [READ], ONE, "6.2.0", "Returns one or more random fields from a hash." => random;
+    "hscan", -3, [READ], ONE, "2.8.0", "Iterates over fields and values of a hash." => scan;
+}
+
+fn hset(call: &mut Call<'_>, name: &str) -> Result<(), Fault> {
+    let (key, args) = (call.args.at(1), call.args);
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity(name.to_owned()));
+    }
+    call.hash(key)?;
+    let mut count = 0;
+    for index in (2..args.len()).step_by(2) {
+        let (field, value) = (args.at(index), args.at(index + 1));
+        count += i64::from(call.hash(key)?.is_none_or(|hash| hash.get(field).is_none()));
+        call.change(Change::SetField { key, field, value });
+    }
+    if name == "hmset" {
+        call.reply.ok()
+    } else {
+        call.reply.integer(count)
+    }
+    Ok(())
+}
+
+fn hsetnx(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (key, field, value) = (call.args.at(1), call.args.at(2), call.args.at(3));
+    let is_new = call.hash(key)?.is_none_or(|hash| hash.get(field).is_none());
+    if is_new {
+        call.change(Change::SetField { key, field, value });
+    }
+    call.reply.integer(i64::from(is_new));
+    Ok(())
+}
+
+/// A field's value.
+fn field_of(call: &Call<'_>, key: &[u8], field: &[u8]) -> Result<Option<Bytes>, Fault> {
+    Ok(call.hash(key)?.and_then(|hash| hash.get(field)).cloned())
+}
+
+fn answer(call: &mut Call<'_>, value: Option<&Bytes>) {
+    match value {
+        Some(value) => call.reply.value(value),
+        None => call.reply.null(),
+    }
+}
+
+fn hget(call: &mut Call<'_>) -> Result<(), Fault> {
+    let value = field_of(call, call.args.at(1), call.args.at(2))?;
+    call.count(value.is_some());
+    answer(call, value.as_ref());
+    Ok(())
+}
+
+fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (key, fields) = (call.args.at(1), call.args.from(2));
+    call.hash(key)?;
+    call.reply.array(fields.len());
+    for field in fields {
+        let value = field_of(call, key, field)?;
+        answer(call, value.as_ref());
+    }
+    Ok(())
+}
+
+fn hdel(call: &mut Call<'_>) -> Result<(), Fault> {
+    let key = call.args.at(1);
+    let mut count = 0;
+    for field in call.args.from(2) {
+        if call.hash(key)?.is_some_and(|hash| hash.get(field).is_some()) {
+            call.change(Change::DeleteField { key, field });
+            count += 1;
+        }
+    }
+    call.reply.integer(count);
+    Ok(())
+}
+
+fn hlen(call: &mut Call<'_>) -> Result<(), Fault> {
+    let length = call.hash(call.args.at(1))?.map_or(0, Hash::len);
+    call.reply.length(length);
+    Ok(())
+}
+
+fn hstrlen(call: &mut Call<'_>) -> Result<(), Fault> {
+    let length = field_of(call, call.args.at(1), call.args.at(2))?.map_or(0, |value| value.len());
+    call.reply.length(length);
+    Ok(())
+}
+
+fn hexists(call: &mut Call<'_>) -> Result<(), Fault> {
+    let is_there = field_of(call, call.args.at(1), call.args.at(2))?.is_some();
+    call.reply.integer(i64::from(is_there));
+    Ok(())
+}
+
+fn all(call: &mut Call<'_>, fields: bool, values: bool) -> Result<(), Fault> {
+    let found = call.state.keyspace.find(call.database, call.args.at(1)).map(|entry| &entry.value);
+    let hash = match found {
+        None => None,
+        Some(crate::keyspace::value::Value::Hash(hash)) => Some(hash),
+        Some(_) => return Err(Fault::WrongType),
+    };
+    let length = hash.map_or(0, |hash| hash.len());
+    if fields && values {
+        call.reply.map(length)
+    } else {
+        call.reply.array(length)
+    }
+    for (field, value) in hash.into_iter().flat_map(|hash| hash.iter()) {
+        if fields {
+            call.reply.bulk(field);
+        }
+        if values {
+            call.reply.value(value);
+        }
+    }
+    Ok(())
+}
+
+fn hincrby(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (key, field) = (call.args.at(1), call.args.at(2));
+    let amount = call.integer(3)?;
+    let before = match field_of(call, key, field)? {
+        Some(value) => integer(&value).ok_or(Fault::Said("ERR hash value is not an integer"))?,
+        None => 0,
+    };
+    let sum = before.checked_add(amount).ok_or(Fault::Said("ERR increment or decrement would overflow"))?;
+    call.change(Change::SetField { key, field, value: itoa::Buffer::new().format(sum).as_bytes() });
+    call.reply.integer(sum);
+    Ok(())
+}
+
+fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (key, field) = (call.args.at(1), call.args.at(2));
+    let amount = call.double(3)?;
+    if !amount.is_finite() {
+        return Err(Fault::Said("ERR value is NaN or Infinity"));
+    }
+    let before = match field_of(call, key, field)? {
+        Some(value) => double(&value).ok_or(Fault::Said("ERR hash value is not a float"))?,
+        None => 0.0,
+    };
+    let sum = before + amount;
+    if !sum.is_finite() {
+        return Err(Fault::Said("ERR increment would produce NaN or Infinity"));
+    }
+    let text = double_text(sum);
+    call.change(Change::SetField { key, field, value: &text });
+    call.reply.bulk(&text);
+    Ok(())
+}
+
+fn random(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (key, args) = (call.args.at(1), call.args);
+    let with_values = args.len() == 4 && args.is(3, "WITHVALUES");
+    if args.len() > 4 || args.len() == 4 && !with_values {
+        return Err(Fault::Syntax);
+    }
+    let count = if args.len() > 2 { Some(call.integer(2)?) } else { None };
+    if count.is_some_and(|count| count < -(i64::MAX / 2) || count > i64::MAX / 2) {
+        return Err(Fault::Said("ERR value is out of range"));
+    }
+    let hash = call.hash(key)?.cloned();
+    let length = hash.as_ref().map_or(0, Hash::len);
+    let places = sampler::places(count.unwrap_or(1), length, &mut call.state.random);
+    let found: Vec<_> = places.iter().filter_map(|place| hash.as_ref()?.at(*place)).collect();
+    let reply = &mut *call.reply;
+    if count.is_none() {
+        reply.optional(found.first().map(|(field, _)| *field));
+        return Ok(());
+    }
+    // In version 3 each pair is an array of its own.
+    let is_nested = with_values && reply.is_three();
+    reply.array(if with_values && !is_nested { 2 * found.len() } else { found.len() });
+    for (field, value) in found {
+        if is_nested {
+            reply.array(2);
+        }
+        reply.bulk(field);
+        if with_values {
+            reply.value(value);
+        }
+    }
+    Ok(())
+}
+
+fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
+    let scan = Scan::parse(call, 2, false)?;
+    let hash = call.hash(call.args.at(1))?;
+    let (places, next) = scan.places(hash.map_or(0, Hash::len));
+    let found = places.filter_map(|place| hash?.at(place)).filter(|(field, _)| scan.wants(field));
+    let found: Vec<(Box<[u8]>, Bytes)> = found.map(|(field, value)| (field.into(), value.clone())).collect();
+    cursor(call.reply, next);
+    call.reply.array(2 * found.len());
+    for (field, value) in found {
+        call.reply.bulk(&field);
+        call.reply.value(&value);
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The commands, by their groups.
+
+pub mod bits;
+pub mod connection;
+pub mod expiry;
+pub mod generic;
+pub mod hashes;
+pub mod introspection;
+pub mod lists;
+pub mod pubsub;
+pub mod ranges;
+pub mod scanning;
+pub mod server;
+pub mod serving;
+pub mod sets;
+pub mod sorted;
+pub mod sorted_ranges;
+pub mod sorted_store;
+pub mod strings;
+pub mod substrings;
+pub mod transactions;

@@ -1,0 +1,197 @@
+//! The server: INFO, CONFIG, TIME, WAITAOF.
+
+use crate::engine::call::Call;
+use crate::engine::command::{NO_KEYS, commands};
+use crate::engine::fault::Fault;
+use crate::engine::help;
+use crate::engine::scan::matches;
+use crate::engine::settings::{Durability, Statistics};
+use crate::keyspace::space::DATABASES;
+use crate::resp::number::unsigned;
+use std::fmt::Write;
+
+commands! { "server":
+    "info", -1, [], NO_KEYS, "1.0.0", "Returns information and statistics about the server." => info;
+    "config", -2, [ADMIN], NO_KEYS, "2.0.0", "Shows and sets settings." => config;
+    "time", 1, [FAST], NO_KEYS, "2.6.0", "Returns the server time." => time;
+    "waitaof", 4, [], NO_KEYS, "7.2.0", "Waits until what was written is durable." => waitaof;
+}
+
+fn time(call: &mut Call<'_>) -> Result<(), Fault> {
+    let now = call.state.keyspace.now_ms;
+    call.reply.array(2);
+    call.reply.bulk((now / 1_000).to_string().as_bytes());
+    call.reply.bulk((now % 1_000 * 1_000).to_string().as_bytes());
+    Ok(())
+}
+
+fn waitaof(call: &mut Call<'_>) -> Result<(), Fault> {
+    let local = call.positive(1)?;
+    let replicas = call.positive(2)?;
+    call.positive(3).map_err(|_| Fault::Said("ERR timeout is negative"))?;
+    if local > 1 {
+        return Err(Fault::Said("ERR value is out of range, must be between 0 and 1"));
+    }
+    if replicas > 0 {
+        return Err(Fault::Said("ERR there are no replicas to wait for: numreplicas has to be 0"));
+    }
+    // The answer leaves when all that was written before is durable.
+    call.state.waits_for_log = local == 1;
+    call.reply.array(2);
+    call.reply.integer(1);
+    call.reply.integer(0);
+    Ok(())
+}
+
+type Section = (&'static str, fn(&Call<'_>, &mut String) -> std::fmt::Result);
+
+const SECTIONS: [Section; 6] = [
+    ("Server", of_server),
+    ("Clients", of_clients),
+    ("Persistence", of_persistence),
+    ("Stats", of_statistics),
+    ("Replication", |_, text| writeln!(text, "role:master\r\nconnected_slaves:0\r")),
+    ("Keyspace", of_keyspace),
+];
+
+fn of_server(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
+    let state = &call.state;
+    let seconds = (state.keyspace.now_ms - state.started_ms).max(0) / 1_000;
+    writeln!(text, "redis_version:{}\r\nredis_mode:standalone\r", crate::limits::REDIS_VERSION)?;
+    writeln!(text, "qanat_version:{}\r\nprocess_id:{}\r", env!("CARGO_PKG_VERSION"), std::process::id())?;
+    writeln!(text, "tcp_port:{}\r\nuptime_in_seconds:{seconds}\r", state.settings.port)?;
+    writeln!(text, "uptime_in_days:{}\r", seconds / 86_400)
+}
+
+fn of_clients(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
+    let state = &call.state;
+    writeln!(text, "connected_clients:{}\r\nmaxclients:{}\r", state.sessions.len(), state.settings.clients_max)?;
+    writeln!(text, "blocked_clients:{}\r", state.blocked)
+}
+
+fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
+    let log = &call.state.log;
+    let status = |failed| if failed { "err" } else { "ok" };
+    writeln!(text, "loading:0\r\naof_enabled:1\r\naof_rewrite_in_progress:{}\r", u8::from(log.is_checkpointing))?;
+    writeln!(text, "aof_last_bgrewrite_status:{}\r", status(log.checkpoint_failed))?;
+    writeln!(text, "aof_last_write_status:{}\r", status(log.has_failed))?;
+    writeln!(text, "aof_current_size:{}\r\nlog_bytes:{}\r", log.bytes.0, log.bytes.1)?;
+    writeln!(
+        text,
+        "log_batches:{}\r\nlog_checkpoints:{}\r\nlog_refused:{}\r",
+        log.batches, log.checkpoints, log.refused
+    )?;
+    writeln!(text, "data_bytes:{}\r", call.state.keyspace.bytes())
+}
+
+fn of_statistics(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
+    let Statistics { commands, connections, refused, hits, misses, errors, input_bytes, output_bytes } =
+        call.state.statistics;
+    writeln!(text, "total_connections_received:{connections}\r\nrejected_connections:{refused}\r")?;
+    writeln!(text, "total_commands_processed:{commands}\r\ntotal_error_replies:{errors}\r")?;
+    writeln!(text, "total_net_input_bytes:{input_bytes}\r\ntotal_net_output_bytes:{output_bytes}\r")?;
+    writeln!(text, "keyspace_hits:{hits}\r\nkeyspace_misses:{misses}\r")?;
+    writeln!(text, "expired_keys:{}\r\nevicted_keys:0\r", call.state.keyspace.expired)?;
+    writeln!(text, "pubsub_channels:{}\r", call.state.channels.names().count())?;
+    writeln!(text, "pubsub_patterns:{}\r", call.state.channels.patterns().len())
+}
+
+fn of_keyspace(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
+    for number in 0..DATABASES {
+        let database = call.state.keyspace.database(number);
+        if database.len() > 0 {
+            writeln!(text, "db{number}:keys={},expires={},avg_ttl=0\r", database.len(), database.volatile_len())?;
+        }
+    }
+    Ok(())
+}
+
+fn info(call: &mut Call<'_>) -> Result<(), Fault> {
+    let all = call.args.len() == 1
+        || call
+            .args
+            .from(1)
+            .any(|name| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes())));
+    let mut text = String::new();
+    for (name, write) in SECTIONS {
+        if all || call.args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes())) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            // Writing to a string does not fail.
+            let _ = write!(text, "# {name}\r\n");
+            let _ = write(call, &mut text);
+        }
+    }
+    call.reply.verbatim(&text);
+    Ok(())
+}
+
+fn config(call: &mut Call<'_>) -> Result<(), Fault> {
+    let args = call.args;
+    if args.is(1, "GET") {
+        if args.len() < 3 {
+            return Err(help::arity("config", "get"));
+        }
+        let is_wanted =
+            |name: &str| args.from(2).any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
+        let settings = call.state.settings.list();
+        let found: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
+        call.reply.map(found.len());
+        for (name, value) in found {
+            call.reply.bulk(name.as_bytes());
+            call.reply.bulk(value.as_bytes());
+        }
+    } else if args.is(1, "SET") {
+        if args.len() < 4 || !args.len().is_multiple_of(2) {
+            return Err(help::arity("config", "set"));
+        }
+        set(call)?;
+    } else if args.is(1, "RESETSTAT") && args.len() == 2 {
+        call.state.statistics = Statistics::default();
+        call.state.keyspace.expired = 0;
+        call.reply.ok();
+    } else if args.is(1, "HELP") && args.len() == 2 {
+        let lines = [
+            ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
+            ("SET <directive> <value>", "Set the configuration <directive> to <value>: appendfsync, timeout."),
+            ("RESETSTAT", "Reset statistics reported by the INFO command."),
+        ];
+        help::answer(call, "CONFIG", &lines);
+    } else {
+        return Err(help::unknown(call, "CONFIG"));
+    }
+    Ok(())
+}
+
+fn set(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut settings = call.state.settings.clone();
+    for index in (2..call.args.len()).step_by(2) {
+        let name = String::from_utf8_lossy(call.args.at(index)).to_ascii_lowercase();
+        let value = call.args.at(index + 1);
+        let wrong =
+            |why: &str| Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        match name.as_str() {
+            "appendfsync" => {
+                let durability = Durability::of(&String::from_utf8_lossy(value));
+                settings.durability = durability
+                    .ok_or_else(|| wrong("argument(s) must be one of the following: everysec, always, no"))?;
+            }
+            "timeout" => {
+                let seconds = unsigned(value).and_then(|seconds| u32::try_from(seconds).ok());
+                settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
+            }
+            known if settings.list().iter().any(|(name, _)| *name == known) => {
+                return Err(wrong("can't set immutable config"));
+            }
+            _ => {
+                return Err(Fault::Told(format!(
+                    "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                )));
+            }
+        }
+    }
+    call.state.settings = settings;
+    call.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Executing a request: what is looked at before a command runs, as Redis does it.
+
+use crate::engine::call::Call;
+use crate::engine::command::{Command, Flags, all};
+use crate::engine::fault::Fault;
+use crate::engine::session::Queued;
+use crate::engine::state::State;
+use crate::resp::reply::Reply;
+use crate::resp::request::Args;
+
+/// Bytes of arguments that an error repeats.
+const REPEATED_BYTES: usize = 128;
+/// Bytes that the commands of a transaction may have.
+const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// What a record needs besides its bytes: it may begin another unit of the log.
+const RECORD_OVERHEAD: u64 = 8 << 10;
+
+/// The command of this name, in letters of any size.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut small = [0_u8; 32];
+    let small = small.get_mut(..name.len())?;
+    small.copy_from_slice(name);
+    small.make_ascii_lowercase();
+    let table = all();
+    table
+        .binary_search_by(|command| command.name.as_bytes().cmp(small))
+        .ok()
+        .and_then(|index| table.get(index))
+        .copied()
+}
+
+fn unknown(args: &Args<'_>) -> Fault {
+    let cut = |text: &[u8], most: usize| {
+        String::from_utf8_lossy(text.get(..text.len().min(most)).unwrap_or_default()).into_owned()
+    };
+    let mut repeated = String::new();
+    for argument in args.from(1) {
+        if repeated.len() >= REPEATED_BYTES {
+            break;
+        }
+        repeated.push_str(&format!("'{}' ", cut(argument, REPEATED_BYTES - repeated.len())));
+    }
+    Fault::Told(format!(
+        "ERR unknown command '{}', with args beginning with: {repeated}",
+        cut(args.at(0), REPEATED_BYTES)
+    ))
+}
+
+/// What a write may take of the log, about.
+fn estimate(state: &State, database: u8, command: &Command, args: &Args<'_>) -> u64 {
+    let own = (args.bytes() + 16 * args.len()) as u64 + RECORD_OVERHEAD;
+    if !command.flags.has(Flags::COPIES) {
+        return own;
+    }
+    let of_keys = command.keys.places(args).filter_map(|place| state.keyspace.find(database, args.at(place)));
+    own + of_keys.map(|entry| 2 * entry.value.bytes() as u64).sum::<u64>()
+}
+
+/// Whether a write can be taken.
+fn admit(state: &mut State, database: u8, command: &Command, args: &Args<'_>) -> Result<(), Fault> {
+    if state.log.has_failed {
+        return Err(Fault::Said(crate::limits::MISCONF));
+    }
+    let wanted = estimate(state, database, command, args) + state.keyspace.record().len() as u64;
+    if wanted > crate::limits::RECORD_BYTES_MAX as u64 {
+        return Err(Fault::Said("ERR the change is too long for one record of the log"));
+    }
+    let room = if command.flags.has(Flags::GROWS) { state.log.room } else { state.log.room_to_shrink };
+    if wanted > room {
+        state.log.refused += 1;
+        return Err(Fault::Said(
+            "OOM command not allowed: the log has no room for it; delete keys, wait for the checkpoint, or use a larger disk",
+        ));
+    }
+    Ok(())
+}
+
+fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<&'static Command, Fault> {
+    let command = find(args.at(0)).ok_or_else(|| unknown(args))?;
+    if !command.takes(args.len()) {
+        return Err(Fault::Arity(command.name.to_owned()));
+    }
+    let Some(session) = state.sessions.get_mut(client) else { return Ok(command) };
+    session.last_command = command.name;
+    if session.subscriptions() > 0 && !session.is_three && !command.flags.has(Flags::CHANNELS) {
+        return Err(Fault::Told(format!(
+            "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            command.name
+        )));
+    }
+    let database = session.database;
+    if state.is_loading && !matches!(command.group, "connection" | "server") {
+        return Err(Fault::Said("LOADING Redis is loading the dataset in memory"));
+    }
+    if command.flags.has(Flags::WRITE) {
+        admit(state, database, command, args)?;
+    }
+    Ok(command)
+}
+
+/// Executes a request of a client, and answers it.
+pub fn execute(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
+    let is_in_transaction = state.sessions.get(client).is_some_and(|session| session.transaction.is_some());
+    let outcome = match check(state, client, &args) {
+        Ok(command) if is_in_transaction && !command.flags.has(Flags::NO_MULTI) => queue(state, client, &args, reply),
+        Ok(command) => run(state, client, command, args, reply, false),
+        Err(fault) => {
+            spoil(state, client);
+            Err(fault)
+        }
+    };
+    if let Err(fault) = outcome {
+        state.statistics.errors += 1;
+        reply.error(&fault.to_string());
+    }
+}
+
+fn spoil(state: &mut State, client: usize) {
+    let session = state.sessions.get_mut(client);
+    let transaction = session.and_then(|session| session.transaction.as_mut());
+    transaction.into_iter().for_each(|transaction| transaction.is_spoiled = true);
+}
+
+fn queue(state: &mut State, client: usize, args: &Args<'_>, reply: &mut Reply) -> Result<(), Fault> {
+    let Some(transaction) = state.sessions.get_mut(client).and_then(|session| session.transaction.as_mut()) else {
+        return Ok(());
+    };
+    let mut queued = Queued::default();
+    for argument in args.from(0) {
+        let start = queued.text.len();
+        queued.text.extend_from_slice(argument);
+        queued.ranges.push(start..queued.text.len());
+    }
+    transaction.bytes += queued.text.len() + 16 * queued.ranges.len();
+    if transaction.bytes > QUEUED_BYTES_MAX {
+        transaction.is_spoiled = true;
+        transaction.queued.clear();
+        return Err(Fault::Said("ERR the commands of the transaction are too long together"));
+    }
+    transaction.queued.push(queued);
+    reply.simple("QUEUED");
+    Ok(())
+}
+
+/// Runs a command that was checked. `is_queued`: it is part of a transaction.
+///
+/// # Errors
+/// What it can't do. It has answered nothing then.
+pub fn run(
+    state: &mut State,
+    client: usize,
+    command: &Command,
+    args: Args<'_>,
+    reply: &mut Reply,
+    is_queued: bool,
+) -> Result<(), Fault> {
+    let Some((database, is_three)) = state.sessions.get(client).map(|session| (session.database, session.is_three))
+    else {
+        return Ok(());
+    };
+    reply.set_version(is_three);
+    state.statistics.commands += 1;
+    if command.flags.has(Flags::WRITE) {
+        // What has expired is gone before it is written to; reads only pass it over.
+        for place in command.keys.places(&args) {
+            state.keyspace.expire_if_over(database, args.at(place));
+        }
+    }
+    (command.run)(&mut Call { state, client, database, args, reply, is_queued })
+}
+
+/// Whether a queued write can still be taken, when its transaction is executed.
+///
+/// # Errors
+/// As when it comes.
+pub fn admit_queued(state: &mut State, client: usize, command: &Command, args: &Args<'_>) -> Result<(), Fault> {
+    let database = state.sessions.get(client).map_or(0, |session| session.database);
+    if command.flags.has(Flags::WRITE) { admit(state, database, command, args) } else { Ok(()) }
+}

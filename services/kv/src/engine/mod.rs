@@ -1,0 +1,13 @@
+//! What executes commands: sessions, settings, the state that commands work on, and how a command is known.
+
+pub mod call;
+pub mod channels;
+pub mod command;
+pub mod execute;
+pub mod fault;
+pub mod help;
+pub mod sampler;
+pub mod scan;
+pub mod session;
+pub mod settings;
+pub mod state;

@@ -1,0 +1,85 @@
+//! [`State`]: all that commands work on.
+
+use crate::engine::channels::Channels;
+use crate::engine::session::Sessions;
+use crate::engine::settings::{Settings, Statistics};
+use crate::keyspace::space::Keyspace;
+use bytes::Bytes;
+
+/// What the log says of itself, for those who ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogState {
+    /// Bytes of the log: those in use, and all.
+    pub bytes: (u64, u64),
+    /// A checkpoint is under way.
+    pub is_checkpointing: bool,
+    /// Checkpoints made since the start.
+    pub checkpoints: u64,
+    /// Whether the last one that was tried is there.
+    pub checkpoint_failed: bool,
+    /// Nothing more is acknowledged.
+    pub has_failed: bool,
+    /// Bytes that writes may take of it now.
+    pub room: u64,
+    /// The same, for those that make no key larger.
+    pub room_to_shrink: u64,
+    /// Writes that were refused: there was no room.
+    pub refused: u64,
+    /// Batches made durable.
+    pub batches: u64,
+}
+
+/// All that commands work on. One thread's.
+#[derive(Debug)]
+pub struct State {
+    /// Keys and values.
+    pub keyspace: Keyspace,
+    /// Clients.
+    pub sessions: Sessions,
+    /// Who listens.
+    pub channels: Channels,
+    /// Settings.
+    pub settings: Settings,
+    /// Counters.
+    pub statistics: Statistics,
+    /// The log, as of this turn.
+    pub log: LogState,
+    /// What others are to be sent: the client's slot, and replies; whether that was caused by a change, and waits for it.
+    pub outbox: Vec<(usize, Bytes, bool)>,
+    /// When it started (Unix, ms).
+    pub started_ms: i64,
+    /// Chance.
+    pub random: fastrand::Rng,
+    /// Clients that have been blocked so far.
+    pub turns: u64,
+    /// Clients that wait for a key.
+    pub blocked: usize,
+    /// This client asked for a flush now (WAITAOF).
+    pub waits_for_log: bool,
+    /// The log is being recovered: there are no keys yet.
+    pub is_loading: bool,
+    /// Some clients are to be closed at once.
+    pub kills: bool,
+}
+
+impl State {
+    /// With no keys and no clients; `seed`: chance.
+    pub fn new(settings: Settings, seed: u64) -> State {
+        State {
+            keyspace: Keyspace::default(),
+            sessions: Sessions::default(),
+            channels: Channels::default(),
+            settings,
+            statistics: Statistics::default(),
+            log: LogState::default(),
+            outbox: Vec::new(),
+            started_ms: 0,
+            random: fastrand::Rng::with_seed(seed),
+            turns: 0,
+            blocked: 0,
+            waits_for_log: false,
+            is_loading: false,
+            kills: false,
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! [`Change`]: all that can happen to a keyspace, and how it is written in a record.
+//!
+//! ```text
+//!  record:  change change …          all of them take effect, or none
+//!  change:  kind (1) · database (1) · key · fields
+//!  bytes:   length (LEB128) · bytes          a key: length + 1; 0: the key of the change before
+//!  number:  LEB128, zigzag if it has a sign · score: 8, little-endian
+//! ```
+//! No change depends on a key but its own. So a checkpoint may write one key after the other while changes go on.
+
+/// Which end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The head: where LPUSH puts it.
+    Front,
+    /// The tail.
+    Back,
+}
+
+/// What happens to one key; or, for [`Change::Flush`], to a database.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "each variant says what its fields are")]
+pub enum Change<'a> {
+    /// The key has this string from now on, and expires at this time (Unix, ms), or never: 0.
+    Put { key: &'a [u8], expires: i64, text: &'a [u8] },
+    /// The key is gone.
+    Delete { key: &'a [u8] },
+    /// It expires at this time (Unix, ms); never: 0.
+    Expire { key: &'a [u8], at: i64 },
+    /// All keys of the database are gone.
+    Flush,
+    /// Bytes of a string are written, from an offset on; what is before it is zero if it is new.
+    Write { key: &'a [u8], offset: u64, bytes: &'a [u8] },
+    /// A field of a hash has this value.
+    SetField { key: &'a [u8], field: &'a [u8], value: &'a [u8] },
+    /// A field of a hash is gone.
+    DeleteField { key: &'a [u8], field: &'a [u8] },
+    /// An element is put at an end of a list.
+    Push { key: &'a [u8], end: End, element: &'a [u8] },
+    /// So many elements at an end of a list are gone.
+    Pop { key: &'a [u8], end: End, count: u64 },
+    /// The element at an index is another one.
+    Replace { key: &'a [u8], index: u64, element: &'a [u8] },
+    /// An element is put before the one at an index.
+    Insert { key: &'a [u8], index: u64, element: &'a [u8] },
+    /// The element at an index is gone.
+    Remove { key: &'a [u8], index: u64 },
+    /// A set has this member.
+    AddMember { key: &'a [u8], member: &'a [u8] },
+    /// A set has it no more.
+    RemoveMember { key: &'a [u8], member: &'a [u8] },
+    /// A sorted set has this member, with this score.
+    SetScore { key: &'a [u8], member: &'a [u8], score: f64 },
+    /// A sorted set has it no more.
+    RemoveScore { key: &'a [u8], member: &'a [u8] },
+}
+
+impl<'a> Change<'a> {
+    /// Whose change it is; `None`: all keys'.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Change::Flush => None,
+            Change::Put { key, .. }
+            | Change::Delete { key }
+            | Change::Expire { key, .. }
+            | Change::Write { key, .. }
+            | Change::SetField { key, .. }
+            | Change::DeleteField { key, .. }
+            | Change::Push { key, .. }
+            | Change::Pop { key, .. }
+            | Change::Replace { key, .. }
+            | Change::Insert { key, .. }
+            | Change::Remove { key, .. }
+            | Change::AddMember { key, .. }
+            | Change::RemoveMember { key, .. }
+            | Change::SetScore { key, .. }
+            | Change::RemoveScore { key, .. } => Some(key),
+        }
+    }
+}
+
+/// Changes as they are written.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    bytes: Vec<u8>,
+    /// Where the key of the change before lies, and its database.
+    last: Option<(std::ops::Range<usize>, u8)>,
+}
+
+impl Encoder {
+    /// What was written.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.last = None;
+        // One large record's memory is not kept for ever.
+        self.bytes.shrink_to(1 << 20);
+    }
+
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+
+    fn signed(&mut self, number: i64) {
+        self.number((number << 1 ^ number >> 63) as u64);
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn begin(&mut self, kind: u8, database: u8, key: &[u8]) {
+        self.bytes.extend_from_slice(&[kind, database]);
+        let is_same = self.last.as_ref().is_some_and(|(range, of)| {
+            *of == database && self.bytes.get(range.clone()).is_some_and(|last| last == key)
+        });
+        if is_same {
+            return self.bytes.push(0);
+        }
+        self.number(key.len() as u64 + 1);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.last = Some((start..self.bytes.len(), database));
+    }
+
+    /// Writes one.
+    pub fn push(&mut self, database: u8, change: &Change<'_>) {
+        match *change {
+            Change::Put { key, expires, text } => {
+                self.begin(1, database, key);
+                self.signed(expires);
+                self.piece(text);
+            }
+            Change::Delete { key } => self.begin(2, database, key),
+            Change::Expire { key, at } => {
+                self.begin(3, database, key);
+                self.signed(at);
+            }
+            Change::Flush => self.bytes.extend_from_slice(&[4, database]),
+            Change::Write { key, offset, bytes } => {
+                self.begin(5, database, key);
+                self.number(offset);
+                self.piece(bytes);
+            }
+            Change::SetField { key, field, value } => {
+                self.begin(6, database, key);
+                self.piece(field);
+                self.piece(value);
+            }
+            Change::DeleteField { key, field } => self.of_one(7, database, key, field),
+            Change::Push { key, end: End::Front, element } => self.of_one(8, database, key, element),
+            Change::Push { key, end: End::Back, element } => self.of_one(9, database, key, element),
+            Change::Pop { key, end, count } => {
+                self.begin(if end == End::Front { 10 } else { 11 }, database, key);
+                self.number(count);
+            }
+            Change::Replace { key, index, element } => self.of_index(12, database, key, index, element),
+            Change::Insert { key, index, element } => self.of_index(13, database, key, index, element),
+            Change::Remove { key, index } => {
+                self.begin(14, database, key);
+                self.number(index);
+            }
+            Change::AddMember { key, member } => self.of_one(15, database, key, member),
+            Change::RemoveMember { key, member } => self.of_one(16, database, key, member),
+            Change::SetScore { key, member, score } => {
+                self.of_one(17, database, key, member);
+                self.bytes.extend_from_slice(&score.to_le_bytes());
+            }
+            Change::RemoveScore { key, member } => self.of_one(18, database, key, member),
+        }
+    }
+
+    fn of_one(&mut self, kind: u8, database: u8, key: &[u8], piece: &[u8]) {
+        self.begin(kind, database, key);
+        self.piece(piece);
+    }
+
+    fn of_index(&mut self, kind: u8, database: u8, key: &[u8], index: u64, piece: &[u8]) {
+        self.begin(kind, database, key);
+        self.number(index);
+        self.piece(piece);
+    }
+}
+
+/// The changes of a record. It ends early, and [`is_whole`](Decoder::is_whole) is false then, if the record is none.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    rest: &'a [u8],
+    last: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    /// Of a record.
+    pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
+        Decoder { rest: bytes, last: &[] }
+    }
+
+    /// Whether nothing is left that is no change.
+    pub fn is_whole(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn signed(&mut self) -> Option<i64> {
+        let number = self.number()?;
+        Some((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    fn taken(&mut self, length: u64) -> Option<&'a [u8]> {
+        let (piece, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
+        self.rest = rest;
+        Some(piece)
+    }
+
+    fn piece(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        self.taken(length)
+    }
+
+    fn key(&mut self) -> Option<&'a [u8]> {
+        if let Some(length) = self.number()?.checked_sub(1) {
+            self.last = self.taken(length)?;
+        }
+        Some(self.last)
+    }
+
+    fn score(&mut self) -> Option<f64> {
+        let bytes = self.taken(8)?;
+        Some(f64::from_le_bytes(*bytes.first_chunk()?)).filter(|score| !score.is_nan())
+    }
+
+    fn change(&mut self) -> Option<(u8, Change<'a>)> {
+        let (kind, database) = (self.byte()?, self.byte()?);
+        if kind == 4 {
+            return Some((database, Change::Flush));
+        }
+        let key = self.key()?;
+        let change = match kind {
+            1 => Change::Put { key, expires: self.signed()?, text: self.piece()? },
+            2 => Change::Delete { key },
+            3 => Change::Expire { key, at: self.signed()? },
+            5 => Change::Write { key, offset: self.number()?, bytes: self.piece()? },
+            6 => Change::SetField { key, field: self.piece()?, value: self.piece()? },
+            7 => Change::DeleteField { key, field: self.piece()? },
+            8 => Change::Push { key, end: End::Front, element: self.piece()? },
+            9 => Change::Push { key, end: End::Back, element: self.piece()? },
+            10 => Change::Pop { key, end: End::Front, count: self.number()? },
+            11 => Change::Pop { key, end: End::Back, count: self.number()? },
+            12 => Change::Replace { key, index: self.number()?, element: self.piece()? },
+            13 => Change::Insert { key, index: self.number()?, element: self.piece()? },
+            14 => Change::Remove { key, index: self.number()? },
+            15 => Change::AddMember { key, member: self.piece()? },
+            16 => Change::RemoveMember { key, member: self.piece()? },
+            17 => Change::SetScore { key, member: self.piece()?, score: self.score()? },
+            18 => Change::RemoveScore { key, member: self.piece()? },
+            _ => return None,
+        };
+        Some((database, change))
+    }
+}
+
+impl<'a> Iterator for Decoder<'a> {
+    type Item = (u8, Change<'a>);
+
+    fn next(&mut self) -> Option<(u8, Change<'a>)> {
+        let before = self.rest;
+        let change = self.change();
+        if change.is_none() {
+            self.rest = before;
+        }
+        change
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A change made of numbers and bytes.
+    fn change<'a>(kind: u8, key: &'a [u8], piece: &'a [u8], number: i64) -> Change<'a> {
+        let (index, end) = (number as u64, if number > 0 { End::Front } else { End::Back });
+        match kind % 16 {
+            0 => Change::Put { key, expires: number, text: piece },
+            1 => Change::Delete { key },
+            2 => Change::Expire { key, at: number },
+            3 => Change::Flush,
+            4 => Change::Write { key, offset: index, bytes: piece },
+            5 => Change::SetField { key, field: key, value: piece },
+            6 => Change::DeleteField { key, field: piece },
+            7 => Change::Push { key, end, element: piece },
+            8 => Change::Pop { key, end, count: index },
+            9 => Change::Replace { key, index, element: piece },
+            10 => Change::Insert { key, index, element: piece },
+            11 => Change::Remove { key, index },
+            12 => Change::AddMember { key, member: piece },
+            13 => Change::RemoveMember { key, member: piece },
+            14 => Change::SetScore { key, member: piece, score: number as f64 / 3.0 },
+            _ => Change::RemoveScore { key, member: piece },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            parts in prop::collection::vec((any::<u8>(), 0_u8..3, 0_usize..3, prop::collection::vec(any::<u8>(), 0..200), any::<i64>()), 0..20),
+        ) {
+            let keys: [&[u8]; 3] = [b"", b"one", &[b'k'; 300]];
+            let changes: Vec<_> =
+                parts.iter().map(|(kind, database, key, piece, number)| (*database, change(*kind, keys[*key], piece, *number))).collect();
+            let mut encoder = Encoder::default();
+            changes.iter().for_each(|(database, change)| encoder.push(*database, change));
+            let mut decoder = Decoder::new(encoder.bytes());
+            prop_assert_eq!(decoder.by_ref().collect::<Vec<_>>(), changes);
+            prop_assert!(decoder.is_whole());
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut decoder = Decoder::new(&bytes);
+            decoder.by_ref().for_each(drop);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! [`Database`]: keys with what they have, and which of them expire.
+
+use crate::keyspace::change::Change;
+use crate::keyspace::text;
+use crate::keyspace::value::Value;
+use bytes::Bytes;
+use indexmap::{IndexMap, IndexSet};
+
+/// What a key costs in a record besides its bytes.
+const KEY_BYTES: usize = 24;
+
+/// A key's value, and when it expires (Unix, ms; 0: never).
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it has.
+    pub value: Value,
+    /// When it expires.
+    pub expires: i64,
+}
+
+/// A database. Keys have places: the newest has the last, and if one is removed, the last one takes its place. Whoever goes from the
+/// last place to the first meets every key that is there all the time, however many come and go meanwhile.
+#[derive(Debug, Default)]
+pub struct Database {
+    keys: IndexMap<Box<[u8]>, Entry>,
+    /// Those that expire.
+    volatile: IndexSet<Box<[u8]>>,
+    bytes: usize,
+}
+
+impl Database {
+    /// Keys, those included that have expired and are not gone yet.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Keys that expire.
+    pub fn volatile_len(&self) -> usize {
+        self.volatile.len()
+    }
+
+    /// Bytes of the records of all keys, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A key's entry, expired or not.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<&Entry> {
+        self.keys.get(key)
+    }
+
+    /// The key at a place.
+    pub fn at(&self, index: usize) -> Option<(&[u8], &Entry)> {
+        self.keys.get_index(index).map(|(key, entry)| (key.as_ref(), entry))
+    }
+
+    /// The key at a place among those that expire.
+    pub fn volatile_at(&self, index: usize) -> Option<&[u8]> {
+        self.volatile.get_index(index).map(AsRef::as_ref)
+    }
+
+    /// All keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        self.keys.iter().map(|(key, entry)| (key.as_ref(), entry))
+    }
+
+    fn expire(&mut self, key: &[u8], at: i64) {
+        let Some(entry) = self.keys.get_mut(key) else { return };
+        let before = std::mem::replace(&mut entry.expires, at);
+        match (before, at) {
+            (0, 0) => {}
+            (_, 0) => drop(self.volatile.swap_remove(key)),
+            (0, _) => drop(self.volatile.insert(key.into())),
+            _ => {}
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        if let Some(entry) = self.keys.swap_remove(key) {
+            self.bytes -= KEY_BYTES + key.len() + entry.value.bytes();
+            if entry.expires != 0 {
+                self.volatile.swap_remove(key);
+            }
+        }
+    }
+
+    fn put(&mut self, key: &[u8], text: &[u8]) {
+        let value = Value::Text(Bytes::copy_from_slice(text));
+        match self.keys.get_mut(key) {
+            Some(entry) => self.bytes = self.bytes + text.len() - std::mem::replace(&mut entry.value, value).bytes(),
+            None => {
+                self.keys.insert(key.into(), Entry { value, expires: 0 });
+                self.bytes += KEY_BYTES + key.len() + text.len();
+            }
+        }
+    }
+
+    /// Changes a key's value, which is made by `new` if there is none. A collection that has nothing afterwards is removed.
+    fn alter(&mut self, key: &[u8], new: Option<fn() -> Value>, alter: impl FnOnce(&mut Value)) {
+        let (entry, before) = match (self.keys.get_full_mut(key), new) {
+            (Some((_, _, entry)), _) => {
+                let before = entry.value.bytes();
+                (entry, before)
+            }
+            (None, None) => return,
+            (None, Some(new)) => {
+                self.bytes += KEY_BYTES + key.len();
+                (self.keys.entry(key.into()).or_insert(Entry { value: new(), expires: 0 }), 0)
+            }
+        };
+        alter(&mut entry.value);
+        self.bytes = self.bytes + entry.value.bytes() - before;
+        if entry.value.is_empty() {
+            self.delete(key);
+        }
+    }
+
+    /// Applies a change. One that does not fit what the key has does nothing: it is never made, but recovery may meet it before it
+    /// knows the key.
+    pub fn apply(&mut self, change: &Change<'_>) {
+        match *change {
+            Change::Put { key, expires, text } => {
+                self.put(key, text);
+                self.expire(key, expires);
+            }
+            Change::Delete { key } => self.delete(key),
+            Change::Expire { key, at } => self.expire(key, at),
+            Change::Flush => *self = Database::default(),
+            Change::Write { key, offset, bytes } => {
+                self.alter(key, Some(|| Value::Text(Bytes::new())), |value| {
+                    if let Value::Text(text) = value {
+                        text::write(text, offset, bytes);
+                    }
+                });
+            }
+            Change::SetField { key, field, value: text } => {
+                self.alter(key, Some(|| Value::Hash(Box::default())), |value| {
+                    if let Value::Hash(hash) = value {
+                        hash.set(field, text);
+                    }
+                });
+            }
+            Change::DeleteField { key, field } => self.alter(key, None, |value| {
+                if let Value::Hash(hash) = value {
+                    hash.remove(field);
+                }
+            }),
+            Change::AddMember { key, member } => {
+                self.alter(key, Some(|| Value::Set(Box::default())), |value| {
+                    if let Value::Set(set) = value {
+                        set.insert(member);
+                    }
+                });
+            }
+            Change::RemoveMember { key, member } => self.alter(key, None, |value| {
+                if let Value::Set(set) = value {
+                    set.remove(member);
+                }
+            }),
+            Change::SetScore { key, member, score } => {
+                self.alter(key, Some(|| Value::Sorted(Box::default())), |value| {
+                    if let Value::Sorted(sorted) = value {
+                        sorted.set(member, score);
+                    }
+                });
+            }
+            Change::RemoveScore { key, member } => self.alter(key, None, |value| {
+                if let Value::Sorted(sorted) = value {
+                    sorted.remove(member);
+                }
+            }),
+            _ => self.apply_to_list(change),
+        }
+    }
+
+    fn apply_to_list(&mut self, change: &Change<'_>) {
+        let Some(key) = change.key() else { return };
+        let new: Option<fn() -> Value> =
+            matches!(change, Change::Push { .. }).then_some(|| Value::List(Box::default()));
+        self.alter(key, new, |value| {
+            let Value::List(list) = value else { return };
+            match *change {
+                Change::Push { end, element, .. } => list.push(end, element),
+                Change::Pop { end, count, .. } => list.pop(end, count),
+                Change::Replace { index, element, .. } => list.replace(index, element),
+                Change::Insert { index, element, .. } => list.insert(index, element),
+                Change::Remove { index, .. } => list.remove(index),
+                _ => {}
+            }
+        });
+    }
+}

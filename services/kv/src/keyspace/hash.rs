@@ -1,0 +1,71 @@
+//! [`Hash`]: fields with values.
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+
+/// What a field costs in a record besides its bytes.
+const FIELD_BYTES: usize = 8;
+/// A hash that is no larger is a `listpack` to those who ask.
+const SMALL: (usize, usize) = (128, 64);
+
+/// A hash. Fields have places, by which it is scanned.
+#[derive(Clone, Debug, Default)]
+pub struct Hash {
+    fields: IndexMap<Box<[u8]>, Bytes>,
+    bytes: usize,
+    is_large: bool,
+}
+
+impl Hash {
+    /// Bytes of its record, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many fields.
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// A field's value.
+    pub fn get(&self, field: &[u8]) -> Option<&Bytes> {
+        self.fields.get(field)
+    }
+
+    /// The field at a place.
+    pub fn at(&self, index: usize) -> Option<(&[u8], &Bytes)> {
+        self.fields.get_index(index).map(|(field, value)| (field.as_ref(), value))
+    }
+
+    /// All, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Bytes)> {
+        self.fields.iter().map(|(field, value)| (field.as_ref(), value))
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, field: &[u8], value: &[u8]) {
+        let of_new = value.len();
+        self.is_large |= field.len() > SMALL.1 || of_new > SMALL.1;
+        let value = Bytes::copy_from_slice(value);
+        match self.fields.get_mut(field) {
+            Some(old) => self.bytes = self.bytes + of_new - std::mem::replace(old, value).len(),
+            None => {
+                self.fields.insert(field.into(), value);
+                self.bytes += FIELD_BYTES + field.len() + of_new;
+            }
+        }
+        self.is_large |= self.fields.len() > SMALL.0;
+    }
+
+    /// Removes a field. The last one takes its place.
+    pub fn remove(&mut self, field: &[u8]) {
+        if let Some(value) = self.fields.swap_remove(field) {
+            self.bytes -= FIELD_BYTES + field.len() + value.len();
+        }
+    }
+
+    /// As `OBJECT ENCODING` names it.
+    pub fn encoding(&self) -> &'static str {
+        if self.is_large { "hashtable" } else { "listpack" }
+    }
+}

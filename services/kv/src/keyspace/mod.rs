@@ -1,0 +1,15 @@
+//! The keyspace: sixteen databases of keys and values in memory. All that changes it is a [`change::Change`], which is written down before
+//! anybody is answered; applied again, in order, the changes give the same keyspace.
+
+pub mod change;
+pub mod database;
+pub mod dump;
+pub mod hash;
+pub mod list;
+pub mod ranked;
+pub mod set;
+pub mod sorted;
+pub mod space;
+pub mod text;
+pub mod value;
+pub mod watch;

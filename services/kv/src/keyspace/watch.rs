@@ -1,0 +1,65 @@
+//! [`Watches`]: which keys somebody watches, and whether they have changed.
+
+use std::collections::HashMap;
+
+/// A key of a database.
+pub type Place = (u8, Box<[u8]>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    /// How many watch it.
+    count: usize,
+    version: u64,
+}
+
+/// Keys that are watched. Those that are not cost nothing.
+#[derive(Debug, Default)]
+pub struct Watches {
+    keys: HashMap<Place, Watched>,
+    /// Versions are never given twice, even if nobody watched the key in between.
+    versions: u64,
+}
+
+impl Watches {
+    /// Somebody watches a key; the version that it has.
+    pub fn watch(&mut self, place: &Place) -> u64 {
+        let watched = self.keys.entry(place.clone()).or_default();
+        watched.count += 1;
+        watched.version
+    }
+
+    /// Somebody watches it no more.
+    pub fn unwatch(&mut self, place: &Place) {
+        if let Some(watched) = self.keys.get_mut(place) {
+            watched.count -= 1;
+            if watched.count == 0 {
+                self.keys.remove(place);
+            }
+        }
+    }
+
+    /// Whether a watched key still has this version.
+    pub fn is_same(&self, place: &Place, version: u64) -> bool {
+        self.keys.get(place).is_some_and(|watched| watched.version == version)
+    }
+
+    /// A key has changed; `None`: all keys of the database that `there` says are.
+    pub fn changed(&mut self, database: u8, key: Option<&[u8]>, there: impl Fn(&[u8]) -> bool) {
+        if self.keys.is_empty() {
+            return;
+        }
+        self.versions += 1;
+        let version = self.versions;
+        match key {
+            Some(key) => {
+                if let Some(watched) = self.keys.get_mut(&(database, Box::from(key))) {
+                    watched.version = version;
+                }
+            }
+            None => {
+                let all = self.keys.iter_mut().filter(|((of, key), _)| *of == database && there(key));
+                all.for_each(|(_, watched)| watched.version = version);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A durable store that speaks Redis' protocol, as a service of the native API.
+//!
+//! ```text
+//!  Data ─► resp::request ─► engine::execute ─► commands ─► keyspace (memory)
+//!                                                 │ changes: one record a command
+//!                                                 ▼
+//!  send ◄─ resp::reply, held until ◄─ Durable ◄─ journal (qanat_store::Log on an area of a disk)
+//! ```
+//! * [`resp`]: the protocol. [`keyspace`]: keys, values, and the changes that happen to them. [`engine`]: what executes commands.
+//!   [`commands`]: the commands by their groups. All of these know neither network nor disk nor clock.
+//! * [`journal`]: the log, its checkpoints and recovery. [`service`]: connections, and which answer waits for what.
+//!
+//! One thread has all of it. `docs/kv.md` is for users, `docs/design/kv.md` says how it works and why.
+#![forbid(unsafe_code)]
+
+pub mod commands;
+pub mod engine;
+mod figures;
+pub mod journal;
+pub mod keyspace;
+mod limits;
+pub mod resp;
+pub mod service;
+pub mod table;
+
+pub use engine::settings::{Durability, Settings};
+pub use figures::Figures;
+pub use service::{KvConfig, KvService};

@@ -1,0 +1,107 @@
+//! Numbers as Redis reads and writes them.
+
+/// An integer as Redis takes it: no sign but `-`, no leading zeros, no blanks.
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_plain = match digits {
+        [b'0'] => digits.len() == text.len(),
+        [b'1'..=b'9', rest @ ..] => rest.len() < 19 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if !is_plain {
+        return None;
+    }
+    // It is ASCII.
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// An unsigned integer, likewise.
+pub fn unsigned(text: &[u8]) -> Option<u64> {
+    match text {
+        [b'0'] => Some(0),
+        [b'1'..=b'9', rest @ ..] if rest.len() < 20 && rest.iter().all(u8::is_ascii_digit) => {
+            std::str::from_utf8(text).ok()?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
+/// A number with a fraction, or an infinity; never NaN.
+pub fn double(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 256)?;
+    let number: f64 = text.parse().ok()?;
+    // Rust takes these words in any case, as C does; NaN is none that Redis takes.
+    (!number.is_nan()).then_some(number)
+}
+
+/// As Redis writes a double.
+pub fn write_double(number: f64, target: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to a vector does not fail.
+    let _ = if number.is_infinite() {
+        target.extend_from_slice(if number > 0.0 { b"inf" } else { b"-inf" });
+        Ok(())
+    } else if number == 0.0 {
+        target.extend_from_slice(if number.is_sign_negative() { b"-0" } else { b"0" });
+        Ok(())
+    } else if number.abs() >= 1e21 || number.abs() < 1e-6 {
+        let text = format!("{number:e}");
+        // C writes the exponent's sign, and two digits at least.
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+        write!(target, "{digits}e{sign}{exponent:0>2}")
+    } else {
+        write!(target, "{number}")
+    };
+}
+
+/// The same, as a piece of memory of its own.
+pub fn double_text(number: f64) -> Vec<u8> {
+    let mut text = Vec::with_capacity(24);
+    write_double(number, &mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_that_redis_takes() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-0", None),
+            ("01", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("", None),
+            ("-", None),
+        ] {
+            assert_eq!(integer(text.as_bytes()), number, "{text:?}");
+        }
+        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(unsigned(b"18446744073709551616"), None);
+        assert_eq!(double(b"nan"), None);
+        assert_eq!(double(b"-inf"), Some(f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn doubles_are_written_as_c_does() {
+        for (number, text) in [
+            (3.0, "3"),
+            (-0.5, "-0.5"),
+            (10.6, "10.6"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (1.5e-7, "1.5e-07"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(String::from_utf8(double_text(number)).unwrap(), text);
+        }
+    }
+}

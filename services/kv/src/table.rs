@@ -1,0 +1,51 @@
+//! All commands.
+
+use crate::commands::{
+    bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets, sorted,
+    sorted_ranges, sorted_store, strings, substrings, transactions,
+};
+use crate::engine::command::{Command, put_table};
+
+const GROUPS: [&[Command]; 18] = [
+    bits::COMMANDS,
+    connection::COMMANDS,
+    expiry::COMMANDS,
+    generic::COMMANDS,
+    hashes::COMMANDS,
+    introspection::COMMANDS,
+    lists::COMMANDS,
+    pubsub::COMMANDS,
+    scanning::COMMANDS,
+    server::COMMANDS,
+    serving::COMMANDS,
+    sets::COMMANDS,
+    sorted::COMMANDS,
+    sorted_ranges::COMMANDS,
+    sorted_store::COMMANDS,
+    strings::COMMANDS,
+    substrings::COMMANDS,
+    transactions::COMMANDS,
+];
+
+/// All commands, by their names. To be called before any is executed.
+pub fn table() -> &'static [&'static Command] {
+    put_table(|| {
+        let mut all: Vec<&'static Command> = GROUPS.iter().copied().flatten().collect();
+        all.sort_unstable_by_key(|command| command.name);
+        all
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table;
+
+    #[test]
+    fn each_name_is_there_once_and_can_be_found() {
+        assert!(table().is_sorted_by(|one, other| one.name < other.name));
+        for command in table() {
+            assert!(command.name.len() <= 32 && command.arity != 0 && !command.summary.is_empty(), "{command:?}");
+            assert_eq!(command.name, command.name.to_ascii_lowercase());
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The store without a network: its commands as a client sees them, its log after crashes of a simulated disk, and its keyspace against
+//! its own log.
+//!
+//! `QANAT_SEEDS` is how many histories are tried, `QANAT_SEED` repeats one. A failing history prints its seed.
+#![forbid(unsafe_code)]
+
+mod client;
+mod commands;
+mod crashes;
+mod disk;
+mod replay;

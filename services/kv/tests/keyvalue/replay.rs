@@ -1,0 +1,105 @@
+//! Whatever is done to a keyspace: its records, applied to an empty one, give the same; and a checkpoint that is walked meanwhile does, too.
+
+use crate::client::{Store, contents};
+use proptest::prelude::*;
+use qanat_kv::keyspace::space::Keyspace;
+
+/// A request of many kinds, over few keys and elements, so that they meet.
+pub fn request() -> impl Strategy<Value = String> {
+    let key = prop::sample::select(vec!["a", "b", "c", "d"]);
+    let other = prop::sample::select(vec!["a", "b", "c", "d"]);
+    let word = prop::sample::select(vec!["x", "y", "zz", "7", "-1", "3.5"]);
+    let form = prop::sample::select(vec![
+        "set K W",
+        "set K W px 5",
+        "append K W",
+        "setrange K 3 W",
+        "setbit K 9 1",
+        "incr K",
+        "del K",
+        "expire K 1",
+        "persist K",
+        "rename K O",
+        "copy K O replace",
+        "move K 1",
+        "flushdb",
+        "hset K W V",
+        "hdel K W",
+        "hincrby K W 2",
+        "lpush K W V",
+        "rpush K W",
+        "lpop K",
+        "rpop K 2",
+        "linsert K before W V",
+        "lset K 0 V",
+        "lrem K 1 W",
+        "ltrim K 1 2",
+        "lmove K O left right",
+        "sadd K W V",
+        "srem K W",
+        "spop K",
+        "smove K O W",
+        "sunionstore K O K",
+        "zadd K 1 W 2 V",
+        "zadd K 5 W",
+        "zrem K W",
+        "zpopmax K",
+        "zincrby K 2 W",
+        "zunionstore K 2 O K",
+        "getdel K",
+        "zrangestore K O 0 1",
+        "select 1",
+        "select 0",
+        "del K O",
+    ]);
+    (form, key, other, word.clone(), word).prop_map(|(form, key, other, word, value)| {
+        let words = form.split(' ').map(|part| match part {
+            "K" => key,
+            "O" => other,
+            "W" => word,
+            "V" => value,
+            part => part,
+        });
+        words.collect::<Vec<_>>().join(" ")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn records_give_the_same_keyspace(requests in prop::collection::vec(request(), 0..120), begins in 0_usize..60) {
+        let mut store = Store::new(1);
+        let (mut all, mut since, mut walk) = (Keyspace::default(), Keyspace::default(), None);
+        for (index, request) in requests.iter().enumerate() {
+            store.line(request);
+            store.state.keyspace.now_ms += 1;
+            let record = store.state.keyspace.record().to_vec();
+            store.state.keyspace.clear_record();
+            prop_assert!(all.replay(&record));
+            if walk.is_some() {
+                // What came before the checkpoint began is not known to who recovers from it.
+                prop_assert!(since.replay(&record));
+            } else if index == begins {
+                walk = Some((store.state.keyspace.walk(), true));
+            }
+            if let Some((walk, goes_on)) = &mut walk {
+                let mut records = Vec::new();
+                *goes_on = *goes_on && store.state.keyspace.dump_next(walk, &mut records);
+                for record in &records {
+                    prop_assert!(since.replay(record.bytes()));
+                }
+            }
+        }
+        prop_assert_eq!(contents(&all), contents(&store.state.keyspace));
+        prop_assert_eq!(all.bytes(), store.state.keyspace.bytes());
+        if let Some((mut walk, _)) = walk {
+            let mut records = Vec::new();
+            while store.state.keyspace.dump_next(&mut walk, &mut records) {}
+            for record in &records {
+                prop_assert!(since.replay(record.bytes()));
+            }
+            prop_assert_eq!(contents(&since), contents(&store.state.keyspace));
+        }
+    }
+}
