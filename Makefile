@@ -15,7 +15,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 BENCH_PACKAGES := dpdk-dev fio linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system test-hardware packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
+.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,12 +57,14 @@ lint: ## formatting, clippy, and the house rules
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 
-# The workspace's test programs, in one of three lists each (tests/tests/tidy/main.rs sees to that). All are chosen by name from the
+# The workspace's test programs, in one of four lists each (tests/tests/tidy/main.rs sees to that). All are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver echo_disk fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
-SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_areas e2e_bench e2e_delay e2e_disk e2e_disk_core e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system examples \
-	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
+SYSTEM_TESTS := e2e_bench e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system faults hostile_control hostile_split \
+	packaging packetdrill readme socket_cases veth
+# They are in namespaces of their own and mostly wait: they run beside the others.
+WAITING_TESTS := dns dns_peers dns_transfer dns_validation e2e_areas e2e_delay e2e_disk e2e_disk_core examples forwarding scripts support
 HARDWARE_TESTS := hardware
 
 # Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have
@@ -74,9 +76,16 @@ test-unit: deps ## unit and property tests, the simulator, the house rules: no r
 	cargo test --workspace --quiet --lib --bins $(addprefix --test ,$(UNIT_TESTS))
 	cargo test --workspace --quiet --doc
 
-test-system: build test-deps ## segment scripts, end to end over veth with real programs: as root
-	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
-		env --unset=MAKEFLAGS --default-signal=HUP cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
+RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) env --unset=MAKEFLAGS --default-signal=HUP \
+	cargo test --workspace --no-fail-fast $(addprefix --test ,$(1)) -- --test-threads=1
+
+test-system: test-busy test-waiting ## segment scripts, end to end over veth with real programs, hostile users, faults: as root
+
+test-busy: build test-deps
+	$(call RUN_SYSTEM,$(SYSTEM_TESTS))
+
+test-waiting: build test-deps
+	$(call RUN_SYSTEM,$(WAITING_TESTS))
 
 test-hardware: build ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
 	@tools/hardware-machine
@@ -90,8 +99,8 @@ fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
 # System tests mostly wait, the virtual machine is one processor, and fuzzing asks for no device: they run beside each other.
-test: test-deps lint test-unit ## everything; what CI runs
-	$(MAKE) --jobs=2 test-system test-hardware fuzz
+test: test-deps lint test-unit build ## everything; what CI runs
+	$(MAKE) --jobs=2 test-busy test-hardware fuzz test-waiting
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
 	@tools/install-packages git gcc make bison flex python3 iproute2

@@ -5,3 +5,4 @@ pub mod e2e;
 pub mod random;
 pub mod script;
 pub mod sim;
+pub mod smoltcp_device;

@@ -38,6 +38,7 @@ mod vnic;
 mod wire;
 
 pub use af_xdp::{AfXdp, open_pair};
+pub use base::inherited::inherited_file;
 pub use base::left_socket::{bind_in_place, remove_left_behind};
 pub use base::prefetch::prefetch;
 pub use base::random::Random;

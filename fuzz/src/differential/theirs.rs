@@ -3,63 +3,20 @@
 use super::host::{End, HOST, Host, PORT, receive_window};
 use super::streams::STREAM_BYTES_MAX;
 use qanat_nic::Time;
+use qanat_tests::smoltcp_device::{Frames, instant};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp::{RecvError, Socket, SocketBuffer, State};
-use smoltcp::time::{Duration, Instant};
+use smoltcp::time::Duration;
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
-use std::collections::VecDeque;
 
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
+
+/// Of Ethernet.
+const MTU: usize = 1_500;
 
 /// Where a TCP header's flags are in a frame without IP options, and RST there.
 const FLAGS_AT: usize = 14 + 20 + 13;
 const RST: u8 = 4;
-
-#[derive(Default)]
-struct Frames {
-    inbox: VecDeque<Vec<u8>>,
-    outbox: Vec<Vec<u8>>,
-}
-
-struct Received(Vec<u8>);
-struct Sending<'a>(&'a mut Vec<Vec<u8>>);
-
-impl RxToken for Received {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(&self.0)
-    }
-}
-
-impl TxToken for Sending<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, f: F) -> R {
-        let mut bytes = vec![0; length];
-        let result = f(&mut bytes);
-        self.0.push(bytes);
-        result
-    }
-}
-
-impl smoltcp::phy::Device for Frames {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sending<'a>;
-
-    fn receive(&mut self, _now: Instant) -> Option<(Received, Sending<'_>)> {
-        let frame = self.inbox.pop_front()?;
-        Some((Received(frame), Sending(&mut self.outbox)))
-    }
-
-    fn transmit(&mut self, _now: Instant) -> Option<Sending<'_>> {
-        Some(Sending(&mut self.outbox))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = 1_514;
-        capabilities
-    }
-}
 
 pub(super) struct Theirs {
     interface: Interface,
@@ -72,13 +29,9 @@ pub(super) struct Theirs {
     is_reset: bool,
 }
 
-fn instant(now: Time) -> Instant {
-    Instant::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
-}
-
 impl Theirs {
     pub(super) fn new(flags: u8, now: Time) -> Theirs {
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(MTU);
         let mut interface = Interface::new(Config::new(EthernetAddress(MACS[0]).into()), &mut frames, instant(now));
         interface.update_ip_addrs(|addresses| {
             addresses

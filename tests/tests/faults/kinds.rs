@@ -71,6 +71,9 @@ pub enum Promise {
     GoesOnOrEnds,
 }
 
+/// A wait that is worth to be looked at, if it is not the last.
+const LONG: std::time::Duration = std::time::Duration::from_secs(15);
+
 /// Where a station's files are.
 pub struct Place {
     pub tools: Arc<Tools>,
@@ -321,14 +324,20 @@ impl Station {
             let what = || {
                 let said = self.unit.stderr();
                 format!(
-                    "{} answers {:?} {when}; last: {}; it said: {said}",
+                    "{} answers {:?} {when}; last: {}; it said: {said}\n{}\n{}",
                     self.kind.name(),
                     asker.what(),
-                    asker.last_failure()
+                    asker.last_failure(),
+                    self.unit.look(),
+                    self.unit.machine.links()
                 )
             };
-            let began = std::time::Instant::now();
+            let (began, mut is_told) = (std::time::Instant::now(), false);
             while !asker.has_answered_since(mark, version) {
+                if !is_told && began.elapsed() > LONG {
+                    is_told = true;
+                    println!("after {LONG:?}, still waiting: {}", what());
+                }
                 assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {}", what());
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }

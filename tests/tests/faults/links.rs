@@ -206,17 +206,25 @@ fn slow<'a>(scene: &'a Scene, station: &'a Station, _: &mut Random) -> Option<He
     at_peer(scene, station, apply, "tc qdisc delete dev @ root")
 }
 
-/// The peer's end goes to another namespace, and comes back.
+/// The peer's end goes to another namespace, and comes back. On its way back it has a name of its own: its card may have ended meanwhile,
+/// and the daemon gives the old name to the next card, which is not to get this one's address.
 fn moved<'a>(scene: &'a Scene, station: &'a Station, _: &mut Random) -> Option<Heal<'a>> {
     let peer = peer(scene, station);
     let is_done = peer.try_to(&format!("ip link set @ netns {}", scene.elsewhere.id()));
     is_done.then(|| -> Heal<'a> {
         Box::new(move || {
-            let back = format!("ip link set {} netns {}", peer.name, peer.machine.id());
+            let Peer { name, address, .. } = &peer;
+            let own = format!("moved{}", station.kind.number());
+            let elsewhere = |line: &str| scene.elsewhere.run(line).code == Some(0);
             // A card may be gone with its service by now.
-            if scene.elsewhere.run(&back).code == Some(0) {
-                peer.try_to(&format!("ip address add {} dev @", peer.address));
+            if elsewhere(&format!("ip link set {name} name {own}"))
+                && elsewhere(&format!("ip link set {own} netns {}", peer.machine.id()))
+                && peer.try_to(&format!("ip address add {address} dev {own}"))
+                && peer.try_to(&format!("ip link set {own} name @"))
+            {
                 peer.try_to("ip link set @ up");
+            } else {
+                peer.try_to(&format!("ip link delete {own}"));
             }
         })
     })

@@ -62,6 +62,11 @@ impl Machine {
         names.filter(|name| name != "lo").collect()
     }
 
+    /// Its interfaces, addresses, routes and neighbours, for people to read.
+    pub fn links(&self) -> String {
+        ["ip address", "ip route", "ip neighbour"].map(|line| self.run(line).text()).join("\n")
+    }
+
     /// The interface by which an address is reached.
     pub fn way_to(&self, address: &str) -> Option<String> {
         let text = self.run(&format!("ip -j route get {address}")).text();

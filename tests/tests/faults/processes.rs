@@ -44,6 +44,18 @@ impl Process {
     }
 }
 
+/// What a process is at, a line for each thread.
+pub fn look(id: i32) -> String {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default().trim().replace('\0', " ");
+    let mut all = vec![format!("{id}: {}", read(format!("/proc/{id}/cmdline")))];
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten() {
+        let task = task.path().display().to_string();
+        let [stat, place, call] = ["stat", "wchan", "syscall"].map(|file| read(format!("{task}/{file}")));
+        all.push(format!("  {stat} {place} {call}"));
+    }
+    all.join("\n")
+}
+
 /// All of this machine.
 pub fn all() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

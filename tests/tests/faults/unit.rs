@@ -171,6 +171,20 @@ impl Unit {
         process.is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
+    /// What its processes are at, for people to read: each thread's state, the system call that it is in, and what it used of processors.
+    pub fn look(&self) -> String {
+        let first = self.process();
+        let lives = self.lives();
+        let mut all = vec![format!("{} lives are over, {first:?} lives", lives.len())];
+        all.extend(lives.iter().rev().take(2).map(|life| format!("{life:?}")));
+        let own = first.map(|pid| pid.as_raw_nonzero().get());
+        for id in own.into_iter().chain(self.descendants().iter().map(|process| process.id)) {
+            all.push(processes::look(id));
+        }
+        all.push(tail(&self.state.output("out")));
+        all.join("\n")
+    }
+
     /// Its processes, the first one left out: descendants, and what else of its process group there is.
     pub fn descendants(&self) -> Vec<processes::Process> {
         let Some(pid) = self.process() else { return Vec::new() };

@@ -16,6 +16,9 @@ PAGES = {"receive": 0, "transmit": 0x80000000, "fill": 0x100000000, "completion"
 F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 2, 4
 FRAME = 2048
 VERSION = 3  # of the protocol
+# How long an answer may take, in seconds. A daemon that is kept waiting is kept waiting for an
+# hour; one that is only slow, on a busy machine, answers sooner.
+PATIENCE = 60
 CONTROL_GROUP = 65534
 
 
@@ -240,7 +243,7 @@ class Session:
     def __init__(self, path, user, connect=False):
         """`connect`: as who this process is, whoever that is."""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(5)
+        self.socket.settimeout(PATIENCE)
         if connect:
             self.socket.connect(path)
         else:

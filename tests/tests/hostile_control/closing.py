@@ -5,11 +5,9 @@ import os
 import socket
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import VERSION, FRAME, Queue, Refused, Session, ask, memory_file
+from card import FRAME, PATIENCE, VERSION, Queue, Refused, Session, ask, memory_file
 from weapons import Fuse, Lingering, Naive
 
-# A daemon that is kept waiting is kept waiting for an hour; one that is only slow answers sooner than this.
-PATIENCE = 30
 # Said before a descriptor is sent.
 AHEAD = 40
 STATUS = json.dumps({"version": VERSION, "body": "status"}).encode()

@@ -4,7 +4,7 @@ import os
 import socket
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import CONTROL_GROUP, Queue, Refused, Session, wish
+from card import CONTROL_GROUP, PATIENCE, Queue, Refused, Session, wish
 
 # In the policy of attacks.rs: the account that has the numbers from FIRST_SUBORDINATE on for its namespaces; a user who may have
 # any address; the group of a rule for members, and a number that this rule names.
@@ -109,7 +109,7 @@ class Member:
     def __init__(self, user, group=CONTROL_GROUP):
         before = os.getgroups()
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(5)
+        self.socket.settimeout(PATIENCE)
         os.setgroups([CONTROL_GROUP])
         os.setegid(group)
         os.seteuid(user)

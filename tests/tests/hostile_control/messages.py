@@ -5,7 +5,7 @@ import os
 import time
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import VERSION, Card, Queue, Refused, Session
+from card import PATIENCE, VERSION, Card, Queue, Refused, Session
 from handles import stays
 
 STATUS = json.dumps({"version": VERSION, "body": "status"}).encode()
@@ -58,7 +58,7 @@ def flood(arena, way):
             continue
         except OSError:
             break
-    target.socket.settimeout(5)
+    target.socket.settimeout(PATIENCE)
     # The victim hears one answer to one question, or does not.
     heard = []
 

@@ -90,8 +90,12 @@ def others_sessions(arena, way):
     user = ATTACKER if way == "control" else VICTIM
     count = lambda: asker.ask("status")[0]["status"]["sessions"]
     arena.session(user)
-    # The witness comes and goes; so many more do not come by chance.
+    # Sessions of the attack before may still be ending.
     before = count()
+    while (now := count()) < before:
+        before = now
+        time.sleep(0.2)
+    # The witness comes and goes; so many more do not come by chance.
     more = [fresh(user) for _ in range(20)]
     try:
         return count() - before >= 14

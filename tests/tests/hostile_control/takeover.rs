@@ -361,11 +361,16 @@ fn a_queue_is_open_as_long_as_somebody_holds_it() {
 
 /// A daemon whose log goes to a file, so that a test can wait for a line of it.
 fn logged(policy: &Path, socket: &Path, log: &Path) -> Running {
+    logged_with(policy, socket, log, "")
+}
+
+/// The same. `kept`: the number of the descriptor of the policy that its predecessor had found good, if it is a successor.
+fn logged_with(policy: &Path, socket: &Path, log: &Path, kept: &str) -> Running {
     let line = "exec \"$0\" up --config \"$1\" --socket \"$2\" 2> \"$3\"";
     let command = qanat();
     let words =
         ["-c".as_ref(), line.as_ref(), command.as_os_str(), policy.as_os_str(), socket.as_os_str(), log.as_os_str()];
-    Program::new("sh").arguments(words).start()
+    Program::new("sh").arguments(words).environment("QANAT_POLICY", kept).start()
 }
 
 /// A signal comes at any moment: while the daemon starts, while it becomes the next one, twice at once. None is lost or ends it by
@@ -415,6 +420,49 @@ fn signals_at_any_moment_reload_or_end() {
         assert_eq!(outcome.code, Some(0), "{}", said());
         drop(vnic);
         eventually("nothing is left", Duration::from_secs(2), || links() == before);
+    });
+}
+
+/// The policy was good when the daemon was told to start anew, and is broken by the time the next one reads it: that one goes on with what
+/// its predecessor had found good.
+#[test]
+fn a_policy_that_is_broken_while_the_daemon_starts_anew_is_refused() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (policy, socket) = (directory.path().join("policy"), directory.path().join("control.sock"));
+        let log = directory.path().join("log");
+        std::fs::write(&policy, rule("")).expect("a policy");
+        let mut daemon = logged(&policy, &socket, &log);
+        let allowed = || Session::connect(&socket).ok()?.limits().ok().map(|limits| limits.vnics[0]);
+        let said = || std::fs::read_to_string(&log).unwrap_or_default();
+        eventually("it listens", Duration::from_secs(20), || allowed() == Some(64));
+        let unfit = format!("{}\n[uplink]\ninterface = \"nosuch\"\n", rule(""));
+        for count in 1..=10_u32 {
+            let wanted = rule("").replace("vnics = 64", &format!("vnics = {count}"));
+            std::fs::write(&policy, wanted).expect("a policy");
+            let starts = said().matches("event=daemon-start").count();
+            drop(Program::new("kill").arguments(["-HUP", &daemon.id().to_string()]).succeeds());
+            // It has read the file and ends, or will.
+            eventually("it starts anew", Duration::from_secs(20), || {
+                let said = said();
+                said.matches("event=daemon-end").count() >= starts
+                    || said.matches("event=daemon-start").count() > starts
+            });
+            std::fs::write(&policy, if count % 2 == 0 { "[[rule]\n" } else { unfit.as_str() }).expect("a policy");
+            eventually("the policy that was good rules", Duration::from_secs(20), || allowed() == Some(count));
+            assert!(daemon.is_running(), "{}", said());
+        }
+        // As such a successor is started: what its predecessor read is in a file that it inherits.
+        drop(daemon);
+        std::fs::write(&policy, "[[rule]\n").expect("a policy");
+        let kept = serde_json::json!([policy, rule("").replace("vnics = 64", "vnics = 33")]).to_string();
+        let file = rustix::fs::memfd_create("kept", rustix::fs::MemfdFlags::empty()).expect("a memory file");
+        rustix::io::write(&file, kept.as_bytes()).expect("written");
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file).to_string();
+        let _heir = logged_with(&policy, &socket, &log, &number);
+        eventually("the policy that was good rules", Duration::from_secs(20), || allowed() == Some(33));
+        let is_told = |line: &str| line.contains("event=reload result=refused") && line.contains("stays as it was");
+        assert!(said().lines().any(is_told), "{}", said());
     });
 }
 

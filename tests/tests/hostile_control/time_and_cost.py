@@ -8,7 +8,7 @@ import socket
 import threading
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import CONTROL_GROUP, VERSION, FRAME, Queue, Refused, Session, ask, memory_file
+from card import CONTROL_GROUP, FRAME, PATIENCE, VERSION, Queue, Refused, Session, ask, memory_file
 from closing import OPEN_QUEUE, is_served, told
 
 # Connections of one user at most.
@@ -292,7 +292,7 @@ def stopped(arena, way):
             pass
         if way == "attack":
             return not is_served(victim)
-        session.socket.settimeout(5)
+        session.socket.settimeout(PATIENCE)
         return not all(allowed(lambda: session.ask("status")) for _ in range(sent + 1_000))
     finally:
         session.close()

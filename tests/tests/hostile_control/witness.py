@@ -22,15 +22,15 @@ import subprocess
 import sys
 import time
 
-from card import VERSION, as_user, start
+from card import PATIENCE, VERSION, as_user, start
 
 USER, ADDRESS, PORT = 1004, "10.77.0.250", 7
 # A round that found nothing to do takes a millisecond or more.
 ROUND_MS = 1
 # So many rounds without an answer, and none during the whole attack: starved.
-STARVED = 1_000
+STARVED = 10_000
 # An answer that has not come after so many will not come.
-HOPELESS = 20_000
+HOPELESS = 60_000
 DATAGRAM_LOST = 300
 BLOCK = 4_096
 
@@ -141,7 +141,7 @@ class Tcp(Channel):
     name = "tcp"
 
     def open(self):
-        self.socket = socket.create_connection((ADDRESS, PORT), timeout=5)
+        self.socket = socket.create_connection((ADDRESS, PORT), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
 

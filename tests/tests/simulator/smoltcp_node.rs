@@ -3,13 +3,12 @@
 use qanat_nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_tests::sim::streams::{FlowPlan, PORT, client_port, flow_of_port, own_address};
 use qanat_tests::sim::{Device, Node, pattern};
+use qanat_tests::smoltcp_device::{Frames, instant};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
-use smoltcp::time::{Duration as SmolDuration, Instant};
+use smoltcp::time::Duration as SmolDuration;
 use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -38,53 +37,6 @@ pub struct SmoltcpOptions {
     pub seed: u64,
     /// Between two looks at the receive buffers; zero: at once.
     pub read_every: Duration,
-}
-
-/// Frames on their way between smoltcp and the simulator's device.
-#[derive(Default)]
-struct Frames {
-    mtu: usize,
-    inbox: VecDeque<Vec<u8>>,
-    outbox: VecDeque<Vec<u8>>,
-}
-
-struct Received(Vec<u8>);
-struct Sending<'a>(&'a mut VecDeque<Vec<u8>>);
-
-impl RxToken for Received {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(&self.0)
-    }
-}
-
-impl TxToken for Sending<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, f: F) -> R {
-        let mut bytes = vec![0; length];
-        let result = f(&mut bytes);
-        self.0.push_back(bytes);
-        result
-    }
-}
-
-impl smoltcp::phy::Device for Frames {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sending<'a>;
-
-    fn receive(&mut self, _now: Instant) -> Option<(Received, Sending<'_>)> {
-        let frame = self.inbox.pop_front()?;
-        Some((Received(frame), Sending(&mut self.outbox)))
-    }
-
-    fn transmit(&mut self, _now: Instant) -> Option<Sending<'_>> {
-        Some(Sending(&mut self.outbox))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = self.mtu + 14;
-        capabilities
-    }
 }
 
 /// One side of a flow.
@@ -116,10 +68,6 @@ pub struct SmoltcpNode {
     scratch: Vec<Frame>,
 }
 
-fn instant(now: Time) -> Instant {
-    Instant::from_micros(i64::try_from(now.as_micros()).expect("less than 292,000 years"))
-}
-
 impl SmoltcpNode {
     /// The client's side (0) or the server's (1) of `plans`.
     pub fn new(
@@ -131,7 +79,7 @@ impl SmoltcpNode {
         now: Time,
     ) -> SmoltcpNode {
         let own = if side == 0 { own_address(server) } else { server };
-        let mut frames = Frames { mtu: usize::from(device.capabilities().mtu), ..Frames::default() };
+        let mut frames = Frames::new(usize::from(device.capabilities().mtu));
         let mut config = Config::new(EthernetAddress(device.capabilities().mac.0).into());
         config.random_seed = options.seed;
         let mut interface = Interface::new(config, &mut frames, instant(now));

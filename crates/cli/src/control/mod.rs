@@ -5,6 +5,7 @@ pub mod filter;
 pub mod limits;
 pub mod net;
 pub mod net_core;
+pub mod policy;
 pub mod programs;
 pub mod rate;
 pub mod status;

@@ -1,6 +1,7 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
 use crate::control::net::start_directed;
+use crate::control::policy::{self, KEPT, NO_RULE, Source, Words, named};
 use crate::host::disk_core;
 use crate::log::{self, Level};
 use crate::say::sayln;
@@ -8,10 +9,8 @@ use crate::signals::Signals;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::execve;
-use qanat_control::filter::Addresses;
-use qanat_daemon::policy::{Names, Policy, parse_processors};
+use qanat_daemon::policy::{Names, Policy};
 use qanat_daemon::{Daemon, Ending, Event, HEIR, LEAVE, fitness, tell_ready};
-use qanat_nic::link;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -19,16 +18,12 @@ use signal_hook::iterator::Handle;
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-
-/// Where the policy is, if there is one.
-const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
 
 /// Start the control plane: the daemon that hands out virtual network cards
 #[derive(Args, Clone)]
@@ -41,18 +36,8 @@ It stays in the foreground; a systemd unit is in packaging/. INT and TERM, or `q
 HUP makes it start anew, with the policy and the program as they are on disk then, and the cards go on: so it is upgraded.
 After a crash cards go on too, and the next `qanat up` takes them back.")]
 pub struct Arguments {
-    /// Policy file (default: /etc/qanat/qanat.toml if there is one)
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Listen here instead of where the policy says
-    #[arg(long, value_name = "PATH", env = "QANAT_SOCKET")]
-    socket: Option<PathBuf>,
-    /// A NIC, the wire of which cards may be on: root's if there is no policy file, otherwise those whose rule says `uplink = true`
-    #[arg(long, value_name = "INTERFACE")]
-    uplink: Option<String>,
-    /// Start net cores on these processors, as `[net] cores` in the policy: 0-1,3
-    #[arg(long, value_name = "PROCESSORS")]
-    net_cores: Option<String>,
+    #[command(flatten)]
+    source: Source,
     /// End when nobody has had a card for some seconds (as `qanat run` starts it)
     #[arg(long, hide = true)]
     until_unused: bool,
@@ -64,8 +49,6 @@ pub struct Arguments {
     pub json: bool,
 }
 
-const NO_RULE: &str = "the policy has no rule, so nobody may have a card, root neither";
-
 /// Told to start anew.
 static IS_RESTART: AtomicBool = AtomicBool::new(false);
 
@@ -74,32 +57,6 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     // Whoever reads the log may be slow, or have stopped: the daemon goes on.
     log::write_in_background();
     serve(arguments)
-}
-
-/// What the policy file and the command line say together.
-fn policy(arguments: &Arguments) -> Result<Policy, String> {
-    let default = Some(Path::new(DEFAULT_CONFIG)).filter(|path| path.exists());
-    let file = arguments.config.as_deref().or(default);
-    let mut policy = match file {
-        Some(path) => Policy::read(path)?,
-        None => Policy::default(),
-    };
-    if let Some(socket) = &arguments.socket {
-        policy.socket.clone_from(socket);
-    }
-    if let Some(interface) = &arguments.uplink {
-        policy.uplink.get_or_insert_default().interface.clone_from(interface);
-        if file.is_none() {
-            // Without an interface of that name the daemon says so later.
-            let found = link::link(interface).and_then(|link| link::addresses(link.index)).unwrap_or_default();
-            policy.let_root_use_uplink(found.into_iter().filter_map(|(own, length)| Addresses::prefix(own, length)));
-        }
-        policy.idle().map_or(Ok(()), Err)?;
-    }
-    if let Some(processors) = &arguments.net_cores {
-        policy.net.cores = parse_processors(processors)?;
-    }
-    Ok(policy)
 }
 
 /// What the policy means, and what in it can't be meant.
@@ -137,14 +94,17 @@ fn check(policy: &Policy) -> Result<(), String> {
 
 fn serve(arguments: &Arguments) -> Result<(), String> {
     if arguments.check {
-        return check(&policy(arguments)?);
+        return check(&Words::read(&arguments.source)?.policy(&arguments.source)?);
     }
     // Before the policy is read: a change that is signalled from now on is not missed.
     let failed = |error: &dyn std::fmt::Display| format!("signals: {error}");
     let signals = Signals::new(&[SIGINT, SIGTERM, SIGHUP])?;
     // The process that this one was before has left them blocked, too.
     SigSet::from_iter(SIGNALS).thread_block().map_err(|error| failed(&error))?;
-    let policy = policy(arguments)?;
+    let (policy, refused) = policy::first(&arguments.source)?;
+    if let Some(why) = refused {
+        refuse(&why);
+    }
     if policy.rule.is_empty() {
         log(&Event { event: "policy", result: "failed", detail: NO_RULE.to_owned(), ..Event::default() });
     }
@@ -161,7 +121,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
     let net = policy.net.clone();
-    let (watchman, stop) = Watchman::start(signals, arguments.clone(), policy.metrics)?;
+    let (watchman, stop) = Watchman::start(signals, arguments.source.clone(), policy.metrics)?;
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
@@ -183,20 +143,21 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     match namespace {
         None => Ok(()),
         Some(namespace) => {
-            watchman.end();
-            become_successor(&program, &namespace)
+            let kept = watchman.end().bequeath().map_err(|error| format!("keep the policy: {error}"))?;
+            become_successor(&program, &[named(HEIR, &namespace), named(KEPT, &kept)])
         }
     }
 }
 
-/// Becomes the program as it is on disk now, with the same arguments. Returns only if that fails.
-fn become_successor(program: &Path, namespace: &OwnedFd) -> Result<(), String> {
+/// Becomes the program as it is on disk now, with the same arguments, and with these words in its environment. Returns only if that
+/// fails.
+fn become_successor(program: &Path, heir: &[(OsString, OsString)]) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
     let text = |text: OsString| CString::new(text.into_vec()).map_err(|error| failed(&error));
-    let heir = (OsString::from(HEIR), OsString::from(namespace.as_raw_fd().to_string()));
     // What a service manager handed over to this one is closed by then.
-    let kept = std::env::vars_os().filter(|(name, _)| name != "LISTEN_PID" && name != HEIR);
-    let environment = kept.chain([heir]).map(|(mut name, value)| {
+    let is_closed = |name: &OsString| name == "LISTEN_PID" || heir.iter().any(|(new, _)| name == new);
+    let kept = std::env::vars_os().filter(|(name, _)| !is_closed(name));
+    let environment = kept.chain(heir.iter().cloned()).map(|(mut name, value)| {
         name.push("=");
         name.push(value);
         text(name)
@@ -215,8 +176,8 @@ const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// waits for that one.
 struct Watchman {
     handle: Handle,
-    /// Whether the daemon was told to end after it was told to start anew.
-    thread: JoinHandle<bool>,
+    /// The policy to start anew with, and whether the daemon was told to end after it was told to start anew.
+    thread: JoinHandle<(Words, bool)>,
 }
 
 impl Watchman {
@@ -224,27 +185,24 @@ impl Watchman {
     /// daemon goes on with the one that it has.
     fn start(
         mut signals: Signals,
-        arguments: Arguments,
+        source: Source,
         metrics: Option<SocketAddr>,
     ) -> Result<(Watchman, UnixStream), String> {
         let (stop, mut stopper) = UnixStream::pair().map_err(|error| format!("a pair of sockets: {error}"))?;
         let handle = signals.handle();
         let thread = std::thread::spawn(move || {
             let _ = SigSet::from_iter(SIGNALS).thread_unblock();
+            let mut kept = Words::default();
             for signal in signals.forever() {
                 let is_restart = signal == SIGHUP;
-                let refusal = || match policy(&arguments) {
-                    // Whoever empties the file while it is edited does not mean that.
-                    Ok(policy) if policy.rule.is_empty() => {
-                        Some(format!("{NO_RULE}: add a [[rule]], or end the daemon"))
+                if is_restart {
+                    match Words::fit(&source, metrics) {
+                        Ok(words) => kept = words,
+                        Err(why) => {
+                            refuse(&why);
+                            continue;
+                        }
                     }
-                    Ok(policy) => fitness::can_start(&policy, metrics).err().map(|error| error.to_string()),
-                    Err(why) => Some(why),
-                };
-                if is_restart && let Some(why) = refusal() {
-                    let detail = format!("{why}; the policy stays as it was");
-                    log(&Event { event: "reload", result: "refused", detail, ..Event::default() });
-                    continue;
                 }
                 IS_RESTART.store(is_restart, Ordering::Relaxed);
                 // The loop has ended already if nobody reads.
@@ -256,18 +214,27 @@ impl Watchman {
             let told = signals.forever().filter(is_end).count();
             // What arrives from here on waits for the next daemon. What arrived before may have been overtaken by the word to end.
             let _ = SigSet::from_iter(SIGNALS).thread_block();
-            told + signals.pending().filter(is_end).count() > 0
+            (kept, told + signals.pending().filter(is_end).count() > 0)
         });
         Ok((Watchman { handle, thread }, stop))
     }
 
-    /// Ends it. What arrives from now on is for the next daemon; so is an end that this one was told too late.
-    fn end(self) {
+    /// Ends it. What arrives from now on is for the next daemon; so is an end that this one was told too late. Returns the policy that
+    /// was found good.
+    fn end(self) -> Words {
         self.handle.close();
-        if self.thread.join().unwrap_or(false) {
+        let (kept, is_told_to_end) = self.thread.join().unwrap_or_default();
+        if is_told_to_end {
             let _ = kill_process(getpid(), rustix::process::Signal::TERM);
         }
+        kept
     }
+}
+
+/// The file can't be gone by.
+fn refuse(why: &str) {
+    let detail = format!("{why}; the policy stays as it was");
+    log(&Event { event: "reload", result: "refused", detail, ..Event::default() });
 }
 
 /// A line of the log.

@@ -196,10 +196,25 @@ impl Policy {
     /// # Errors
     /// Names the file, the line, and what is wrong there.
     pub fn read(path: &Path) -> Result<Policy, PolicyError> {
+        Policy::parse_of(path, &Policy::text(path)?)
+    }
+
+    /// What a file says, for [`Policy::parse_of`].
+    ///
+    /// # Errors
+    /// Names the file, and why it can't be read.
+    pub fn text(path: &Path) -> Result<String, PolicyError> {
         let unreadable = |error| PolicyError::Unreadable { path: path.to_owned(), error };
         let bytes = regular_file::read(path, POLICY_BYTES_MAX).map_err(unreadable)?;
-        let text = String::from_utf8(bytes).map_err(|error| unreadable(std::io::Error::other(error)))?;
-        Policy::parse(&text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
+        String::from_utf8(bytes).map_err(|error| unreadable(std::io::Error::other(error)))
+    }
+
+    /// Reads the text of a file, or what was its text.
+    ///
+    /// # Errors
+    /// Names the file, the line, and what is wrong there.
+    pub fn parse_of(path: &Path, text: &str) -> Result<Policy, PolicyError> {
+        Policy::parse(text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
     }
 
     /// Reads a file's text.

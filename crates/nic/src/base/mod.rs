@@ -3,6 +3,7 @@
 pub mod breakdown;
 pub(crate) mod errno;
 pub(crate) mod event_fd;
+pub(crate) mod inherited;
 pub(crate) mod left_socket;
 pub(crate) mod memory_file;
 pub mod place;

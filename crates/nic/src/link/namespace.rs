@@ -1,9 +1,10 @@
 //! Network namespaces, held by descriptor.
 
+use crate::base::inherited::inherited_file;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,13 +38,7 @@ impl Namespace {
     /// # Errors
     /// There is no such descriptor.
     pub fn inherited(descriptor: u32) -> io::Result<Namespace> {
-        let number = RawFd::try_from(descriptor).map_err(io::Error::other)?;
-        // SAFETY: takes no pointers, and closes and opens nothing: the worst that a wrong number does is that a descriptor of
-        // this process is not inherited.
-        if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Namespace::open(format!("/proc/self/fd/{number}"))
+        Ok(Namespace { fd: Arc::new(inherited_file(descriptor)?.into()) })
     }
 
     /// A new, empty one without a name: nothing of it outlives this process, however it ends.
