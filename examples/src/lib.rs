@@ -19,10 +19,13 @@
 //! | `http_hello` | answers that are never copied |
 //! | `telemetry_sink` | datagrams and timers |
 //! | `client` | connections that the service itself opens |
+//! | `diskmap` | a disk without a service: the interface of diskmap, in [`diskmap`] |
 //!
 //! A service of your own is a type that implements [`Service`]. `start` listens. `handle` gets every event, one after the
 //! other, on one thread, and must not block. It answers by commands to its [`Context`](qanat::Context).
 #![forbid(unsafe_code)]
+
+pub mod diskmap;
 
 use qanat::control::{Address, Session, default_socket};
 use qanat::nic::{MemoryPlan, PortRange};

@@ -1,9 +1,13 @@
 //! Each example as its reader would try it: with clients on the kernel's sockets, on a card of its own.
 #![forbid(unsafe_code)]
 
+use qanat::disk::Vsic;
+use qanat_examples::diskmap::Diskmap;
 use qanat_tests::e2e::{Program, Running, eventually, scenario};
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::rc::Rc;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -121,4 +125,66 @@ fn the_client_says_its_text_and_prints_the_answer() {
         assert!(outcome.text().ends_with("HELLO"), "{}", outcome.text());
         server.join().expect("the server");
     });
+}
+
+/// A file of as many bytes, not in /tmp, which may have no direct I/O.
+fn disk_of(bytes: &[u8]) -> tempfile::TempPath {
+    let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    file.write_all(bytes).expect("written");
+    file.into_temp_path()
+}
+
+#[test]
+fn diskmap_calls_back_once_for_each_request_however_it_was_split() {
+    let bytes: Vec<u8> = (0..1_u32 << 18).map(|index| (index / 512 * 7 + index) as u8).collect();
+    let file = disk_of(&bytes);
+    let mut map = Diskmap::open(&file, 8, 4_096).expect("it can be opened");
+    let block_bytes = map.disk().geometry().block_bytes as usize;
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let hear = |name: &'static str| {
+        let heard = Rc::clone(&heard);
+        Box::new(move |read: Result<&[qanat::Frame], _>| {
+            let bytes = read.map(|frames| frames.iter().flat_map(|frame| frame.bytes().to_vec()).collect::<Vec<u8>>());
+            heard.borrow_mut().push((name, bytes));
+        })
+    };
+    let settle = |map: &mut Diskmap| {
+        map.sqsync();
+        while map.disk().in_flight() > 0 {
+            map.disk().wait(Duration::from_secs(1));
+            map.consume_completions(2);
+        }
+    };
+    // In five parts and in one; the next has no buffers any more.
+    let first = 3 * 4_096 / block_bytes as u64;
+    assert!(map.read(first, 20_480, hear("long")) && map.read(0, 4_096, hear("short")));
+    assert!(!map.read(0, 16_384, hear("none")), "there are two buffers left");
+    settle(&mut map);
+    let mut all = std::mem::take(&mut *heard.borrow_mut());
+    all.sort_by_key(|(name, _)| *name);
+    let expected = [("long", bytes[12_288..][..20_480].to_vec()), ("short", bytes[..4_096].to_vec())];
+    assert!(all == expected.map(|(name, bytes)| (name, Ok(bytes))));
+    // What is written is read, and what is not there says so, once for all parts.
+    let written = vec![0x5a; 12_288];
+    assert!(map.write(first, &written, hear("write")));
+    settle(&mut map);
+    let beyond = (bytes.len() - 4_096) as u64 / block_bytes as u64;
+    assert!(map.read(first, 12_288, hear("again")) && map.read(beyond, 12_288, hear("beyond")));
+    settle(&mut map);
+    let mut all = std::mem::take(&mut *heard.borrow_mut());
+    all.sort_by_key(|(name, _)| *name);
+    let out_of_range = Err(qanat::StorageError::OutOfRange);
+    assert!(all == [("again", Ok(written.clone())), ("beyond", out_of_range), ("write", Ok(written))]);
+}
+
+#[test]
+fn diskmap_draws_the_figure_of_the_thesis() {
+    let file = disk_of(&vec![7; 1 << 20]);
+    let drawn = Program::new(env!("CARGO_BIN_EXE_diskmap")).arguments([file.to_str().expect("a name"), "20"]);
+    let text = drawn.succeeds().text().to_owned();
+    let sizes: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!((sizes.len(), sizes.first(), sizes.last()), (9, Some(&"512"), Some(&"131072")), "{text}");
+    assert!(!text.contains(" 0 reads/s"), "{text}");
+    let refused = Program::new(env!("CARGO_BIN_EXE_diskmap")).arguments(["/nowhere/disk", "20"]).run();
+    assert!(refused.code != Some(0) && refused.stderr.contains("/nowhere/disk"), "{}", refused.stderr);
 }

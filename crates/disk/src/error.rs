@@ -21,8 +21,8 @@ pub enum OpenError {
         /// Which.
         path: PathBuf,
     },
-    /// It is neither a regular file nor a block device.
-    #[error("{}: neither a regular file nor a block device", path.display())]
+    /// It is neither a regular file nor a block device nor an NVMe generic device.
+    #[error("{}: neither a regular file nor a block device nor an NVMe generic device (/dev/ng0n1)", path.display())]
     Kind {
         /// Which.
         path: PathBuf,
@@ -32,6 +32,14 @@ pub enum OpenError {
     NotDirect {
         /// Which.
         path: PathBuf,
+    },
+    /// An NVMe namespace whose blocks have metadata.
+    #[error("{}: each block has {bytes} bytes of metadata, which passing commands through does not carry; use its block device, or a namespace of another format", path.display())]
+    Metadata {
+        /// Which.
+        path: PathBuf,
+        /// Of each block.
+        bytes: u16,
     },
     /// Somebody else has it: mounted, part of another device, or another program's.
     #[error("{}: in use: {by}", path.display())]

@@ -5,7 +5,7 @@
 //! reads into or writes from until it completes, so a buffer is never in two hands.
 //!
 //! ```text
-//!  application ── submit(Request) … ring() ──►  Uring    a file, a partition or a disk, by io_uring
+//!  application ── submit(Request) … ring() ──►  Uring    a file, a partition or a disk, by io_uring; NVMe commands passed through
 //!              ◄── complete(&mut completions) ─  Sim      memory that keeps what a crash may leave
 //!                                                Fault    over any of them: errors, losses, rot
 //!                                                Trace    over any of them: a file that can be replayed
@@ -31,5 +31,5 @@ pub use fault::{Fault, FaultCounters, FaultRates};
 pub use qanat_api::{Geometry, StorageError};
 pub use sim::{Media, Sim, SimConfig};
 pub use trace::Trace;
-pub use uring::{DiskFile, DiskOptions, Uring, make_file};
+pub use uring::{DiskFile, DiskOptions, Polling, Uring, make_file};
 pub use vsic::{Completion, Operation, Request, Vsic, VsicStatistics};

@@ -38,6 +38,22 @@ impl Started {
         Started { words: words.to_owned(), child }
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as Ctrl-C does, and waits until it has ended.
+    pub fn interrupt(mut self) {
+        let _ = command(&format!("busybox kill -INT {}", self.child.id())).status();
+        let _ = self.child.wait();
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_some()

@@ -16,12 +16,13 @@ Examples:
   sudo qanat disk add fast --file /var/lib/qanat/fast.img --size 4G    makes the file
   sudo qanat disk add nvme --file /dev/nvme1n1                         a whole device, or a partition
   sudo qanat disk add site --directory /var/lib/qanat/site --size 4G   each area a file, used without a disk core
+  sudo qanat disk add through --file /dev/ng1n1                        an NVMe namespace, its commands passed through
   sudo qanat disk add pci --pci 0000:01:00.0 --take                    an NVMe function, without the kernel
 It is prepared if it is empty. Whatever is on it already is refused, never overwritten. The daemon opens it again whenever it starts.")]
 pub struct AddArguments {
     /// What it is called
     name: String,
-    /// The file or block device
+    /// The file, block device or NVMe generic device (/dev/ng0n1)
     #[arg(long, value_name = "PATH", required_unless_present_any = ["pci", "directory"])]
     file: Option<PathBuf>,
     /// A directory instead, in which each area is a file that its user drives without a disk core. It is made if it is missing. Who has

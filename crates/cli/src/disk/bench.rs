@@ -22,6 +22,7 @@ use std::time::Duration;
 Examples:
   qanat disk bench logs --on fast                     on a disk of the daemon's, through its core or by a descriptor
   qanat disk bench logs --on ./fast.img               random reads: half a minute
+  sudo qanat disk bench logs --on pci:01:00.0         on an NVMe function that vfio-pci has
   qanat disk bench logs --on ./fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
   qanat disk bench logs --on ./fast.img --json        a line a point, for programs
 `qanat bench disk` puts the same beside fio.")]
@@ -78,7 +79,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let region = memory()?;
     let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
-    let areas = place.open(options, std::slice::from_ref(&region))?;
+    let (areas, completions) = place::open(&place.on, &place.daemon, options, std::slice::from_ref(&region))?;
+    if !place.json {
+        sayln!("{}: {completions}", place.on.display());
+    }
     let mut area = areas.into_area(name).map_err(|error| place.failed(&error))?;
     let pool = region.pool(DEPTH).ok_or("no buffers")?;
     measure_all(arguments, &mut area, &pool)

@@ -8,7 +8,7 @@ use crate::say;
 use clap::Args;
 use qanat_control::protocol::{AreaPath, DiskRate, Request};
 use qanat_disk::area::{AreaError, AreaLimits, AreaName, Areas};
-use qanat_disk::{DiskOptions, Uring};
+use qanat_disk::{DiskOptions, Vsic};
 
 /// Create an area: reserved, zeroed and recorded on the disk when this returns
 #[derive(Args)]
@@ -96,7 +96,7 @@ fn told(place: &PlaceArguments, name: &AreaName, bytes: u64, what: &str) {
 }
 
 /// Zeroes what is new of an area; its bytes.
-fn zeroed(areas: &mut Areas<Uring>, name: &AreaName) -> Result<u64, AreaError> {
+fn zeroed(areas: &mut Areas<impl Vsic>, name: &AreaName) -> Result<u64, AreaError> {
     let id = areas.get(name)?.id();
     zero(areas, id)?;
     Ok(areas.get(name)?.bytes())

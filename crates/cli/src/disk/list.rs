@@ -22,6 +22,7 @@ Examples:
   qanat disk list                        the daemon's disks, with one's own areas; root sees all
   qanat disk list --on fast              one of them
   qanat disk list --on ./fast.img        of a file or device
+  sudo qanat disk list --on pci:01:00.0  of an NVMe function that vfio-pci has
   qanat disk list --on ./fast.img --json   with extents, for programs")]
 pub struct Arguments {
     /// One disk: of the daemon's by its name, or a file or block device
@@ -75,7 +76,8 @@ fn disk_json(disk: &DiskStatus) -> Value {
     let areas: Vec<Value> = disk.areas.iter().map(area_json).collect();
     json!({
         "disk": disk.name, "path": disk.path, "state": state, "why": why, "bytes": disk.bytes, "free_bytes": disk.free_bytes,
-        "block_bytes": disk.block_bytes, "fenced": disk.fenced, "volatile_cache": disk.volatile_cache, "area_count": disk.area_count, "areas": areas,
+        "block_bytes": disk.block_bytes, "fenced": disk.fenced, "volatile_cache": disk.volatile_cache, "completions": disk.completions,
+        "area_count": disk.area_count, "areas": areas,
     })
 }
 
@@ -99,6 +101,10 @@ pub fn disk_text(disk: &DiskStatus) -> String {
             format!("Disk {name} ({path}): {bytes}, {free} free, {} areas\n", disk.area_count)
         }
     };
+    if let Some(completions) = &disk.completions {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", printable(completions));
+    }
     let width = disk.areas.iter().map(|area| area.name.len()).max().unwrap_or(0);
     for area in &disk.areas {
         let AreaStatus { name, user, bytes, reserved_bytes, .. } = area;
@@ -147,7 +153,7 @@ fn fields(area: &Area) -> Value {
 }
 
 fn list_file(path: &Path, daemon: &DaemonArguments, is_json: bool) -> Result<(), String> {
-    let mut areas = open(path, daemon, DiskOptions::default(), &[])?;
+    let (mut areas, completions) = open(path, daemon, DiskOptions::default(), &[])?;
     let (total, free, epoch) = (areas.disk_bytes(), areas.free_bytes(), areas.epoch());
     let identity = hexadecimal(areas.identity());
     let geometry = areas.disk().geometry();
@@ -158,7 +164,7 @@ fn list_file(path: &Path, daemon: &DaemonArguments, is_json: bool) -> Result<(),
             json!({
                 "disk": path, "identity": identity, "epoch": epoch, "bytes": total, "free_bytes": free,
                 "block_bytes": geometry.block_bytes, "volatile_cache": geometry.volatile_cache,
-                "forced_unit_access": geometry.forced_unit_access, "areas": list,
+                "forced_unit_access": geometry.forced_unit_access, "completions": completions, "areas": list,
             })
         );
         return Ok(());
@@ -166,6 +172,7 @@ fn list_file(path: &Path, daemon: &DaemonArguments, is_json: bool) -> Result<(),
     let cache = if geometry.volatile_cache { "with a volatile cache" } else { "without a volatile cache" };
     sayln!("{}  {}, {} free", path.display(), size::text(total), size::text(free));
     sayln!("blocks of {} bytes, {cache}; identity {identity}, epoch {epoch}", geometry.block_bytes);
+    sayln!("{completions}");
     let width = areas.iter().map(|area| area.name().as_str().len()).max().unwrap_or(0);
     for area in areas.iter() {
         let state = match area.reserved_bytes() - area.bytes() {

@@ -4,6 +4,7 @@ mod add;
 mod asked;
 mod bench;
 mod change;
+mod device;
 pub mod list;
 mod place;
 mod prepare;

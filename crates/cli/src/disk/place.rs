@@ -1,5 +1,6 @@
 //! The disk that a command is about: one of the daemon's, or a file or device, opened.
 
+use super::device::{self, Device, DeviceError};
 use crate::daemon::DaemonArguments;
 use crate::log;
 use crate::progress::progress_bar;
@@ -7,7 +8,7 @@ use clap::Args;
 use qanat_control::client::Session;
 use qanat_control::protocol::DiskStatus;
 use qanat_disk::area::{AreaDisk, AreaError, AreaName, Areas, Owner};
-use qanat_disk::{DiskOptions, OpenError, Uring};
+use qanat_disk::{DiskOptions, OpenError, Uring, Vsic};
 use qanat_nic::Region;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use std::rc::Rc;
 /// Which disk.
 #[derive(Args)]
 pub struct PlaceArguments {
-    /// The disk: one of the daemon's by its name, or a file or block device that `qanat disk prepare` has prepared
+    /// The disk: one of the daemon's by its name, or a file, device or function (pci:ADDRESS) that `qanat disk prepare` has prepared
     #[arg(long, value_name = "DISK")]
     pub on: PathBuf,
     /// As JSON
@@ -30,14 +31,14 @@ pub struct PlaceArguments {
 pub enum Place {
     /// The daemon has it, by this name.
     Daemon(Session, String),
-    /// It is a file or device, by its path.
+    /// It is a file, device or function, by its path or name.
     File(PathBuf),
 }
 
-/// Where the disk `on` is: a name without `/` is that of a disk of the daemon's, if it has one of that name.
+/// Where the disk `on` is: a name without `/` and `:` is that of a disk of the daemon's, if it has one of that name.
 pub fn find(on: &Path, daemon: &DaemonArguments) -> Place {
     let file = || Place::File(on.to_owned());
-    let Some(name) = on.to_str().filter(|name| !name.contains('/')) else { return file() };
+    let Some(name) = on.to_str().filter(|name| !name.contains(['/', ':'])) else { return file() };
     // Without a daemon, files are what there is.
     let Ok(session) = daemon.session() else { return file() };
     match session.disks() {
@@ -54,8 +55,8 @@ impl PlaceArguments {
 
     /// Opens the file or device, for this process alone; `buffers`: what requests besides the table's read into and write from. What had
     /// to be repaired is told.
-    pub fn open(&self, options: DiskOptions, buffers: &[Rc<Region>]) -> Result<Areas<Uring>, String> {
-        open(&self.on, &self.daemon, options, buffers)
+    pub fn open(&self, options: DiskOptions, buffers: &[Rc<Region>]) -> Result<Areas<Device>, String> {
+        open(&self.on, &self.daemon, options, buffers).map(|(areas, _)| areas)
     }
 
     /// Opens an area for a service that is about to give up its rights; `buffers`: what it reads into and writes from.
@@ -67,9 +68,15 @@ impl PlaceArguments {
         name: &AreaName,
         options: DiskOptions,
         buffers: &[Rc<Region>],
-    ) -> Result<AreaDisk<Uring>, String> {
+    ) -> Result<AreaDisk<Device>, String> {
+        if device::function_of(&self.on)?.is_some() {
+            let areas = self.open(options, buffers)?;
+            return areas.into_area(name).map_err(|error| self.failed(&error));
+        }
         let find = || {
-            let mut areas = self.open(options, &[])?;
+            let memory = device::table_memory()?;
+            let disk = self.uring(options, std::slice::from_ref(&memory))?;
+            let mut areas = areas_of(disk, &self.on, &memory)?;
             let area = areas.get(name).map_err(|error| self.failed(&error))?;
             let (extents, bytes) = (area.extents().to_vec(), area.bytes());
             Ok::<_, String>((areas.disk().file(), extents, bytes))
@@ -77,7 +84,15 @@ impl PlaceArguments {
         let found = std::thread::scope(|scope| scope.spawn(find).join());
         let (file, extents, bytes) = found.map_err(|_| "the thread that reads the disk's table died".to_owned())??;
         let disk = Uring::over(file, buffers).map_err(|error| error.to_string())?;
-        Ok(AreaDisk::new(disk, &extents, bytes))
+        log::info!("disk", "{}: {}", self.on.display(), disk.polling());
+        Ok(AreaDisk::new(Box::new(disk) as Device, &extents, bytes))
+    }
+
+    fn uring(&self, options: DiskOptions, memory: &[Rc<Region>]) -> Result<Uring, String> {
+        Uring::open(&self.on, options, memory).map_err(|error| {
+            let remedy = remedy(&self.on, &self.daemon, &error).unwrap_or_default();
+            format!("{error}{remedy}")
+        })
     }
 
     /// What is wrong, with the disk's name.
@@ -90,20 +105,28 @@ fn failed(path: &Path, error: &AreaError) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// Opens a file or device.
+/// Opens a file, device or function; how its completions are noticed.
 pub fn open(
     path: &Path,
     daemon: &DaemonArguments,
     options: DiskOptions,
     buffers: &[Rc<Region>],
-) -> Result<Areas<Uring>, String> {
-    let memory = Areas::<Uring>::memory().map_err(|error| error.to_string())?;
+) -> Result<(Areas<Device>, String), String> {
+    let memory = device::table_memory()?;
     let regions: Vec<Rc<Region>> = buffers.iter().chain([&memory]).cloned().collect();
-    let disk = Uring::open(path, options, &regions).map_err(|error| {
-        let remedy = remedy(path, daemon, &error).unwrap_or_default();
-        format!("{error}{remedy}")
+    let (disk, completions) = device::open(path, options, &regions).map_err(|error| {
+        let remedy = match &error {
+            DeviceError::File(error) => remedy(path, daemon, error),
+            DeviceError::Function(_) | DeviceError::Name(_) => None,
+        };
+        format!("{error}{}", remedy.unwrap_or_default())
     })?;
-    let (areas, repairs) = Areas::open(disk, &memory).map_err(|error| match error {
+    Ok((areas_of(disk, path, &memory)?, completions))
+}
+
+/// The areas of an open disk. What had to be repaired is told.
+fn areas_of<V: Vsic>(disk: V, path: &Path, memory: &Rc<Region>) -> Result<Areas<V>, String> {
+    let (areas, repairs) = Areas::open(disk, memory).map_err(|error| match error {
         AreaError::Unprepared => format!("{}; `qanat disk prepare` makes it a disk", failed(path, &error)),
         error => failed(path, &error),
     })?;
@@ -150,7 +173,7 @@ pub fn owner() -> Owner {
 }
 
 /// Zeroes all that is reserved for an area and not zeroed yet, with a bar that shows how far it is.
-pub fn zero(areas: &mut Areas<Uring>, id: u64) -> Result<(), AreaError> {
+pub fn zero(areas: &mut Areas<impl Vsic>, id: u64) -> Result<(), AreaError> {
     const STEP_BYTES: u64 = 64 << 20;
     let bar = progress_bar("zeroing");
     let total = areas.iter().find(|area| area.id() == id).map_or(0, |area| area.reserved_bytes());

@@ -33,6 +33,7 @@ Examples:
   qanat disk prepare fast.img --size 1G                without a daemon: a file becomes a disk,
   qanat disk create logs --on ./fast.img --size 256M   and a part of it an area
   sudo qanat echo-disk logs --on ./fast.img
+  sudo qanat echo-disk logs --on pci:01:00.0 --interface vf:02:10.0 --address 10.9.0.2/24   disk to network without the kernel
 A disk of the daemon's is used through its core, unless the area is a partition or file of its own (`qanat disk create --fenced`). If the core dies, or the daemon is started again, what is under way is not
 answered, and the service goes on with the area.
 The program is services/echo/src/disk.rs; docs/guide/5-own-service.md explains it.")]
@@ -40,7 +41,7 @@ pub struct Arguments {
     /// The area that pieces are stored in, over and over from its beginning
     #[arg(value_parser = area_name)]
     area: AreaName,
-    /// The disk: one of the daemon's by its name, or a file or block device that `qanat disk prepare` has prepared
+    /// The disk: one of the daemon's by its name, or a file, device or function (pci:ADDRESS) that `qanat disk prepare` has prepared
     #[arg(long, value_name = "DISK")]
     on: PathBuf,
     /// Port

@@ -163,6 +163,9 @@ pub struct DiskStatus {
     pub block_bytes: u32,
     /// What is written may be lost until a flush.
     pub volatile_cache: bool,
+    /// How completions are noticed, as a clause; `None`: it is a function, or not open.
+    #[serde(default)]
+    pub completions: Option<String>,
     /// Areas there are, of all users.
     pub area_count: u32,
     /// By what the kernel fences areas there, if it can.

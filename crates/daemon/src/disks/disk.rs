@@ -8,8 +8,8 @@ use super::worker::{AreaEntry, Desk, News, Opened, Opening, Order, forget, start
 use crate::clients::peer::Peer;
 use crate::error::{DaemonError, say};
 use qanat_control::protocol::{AreaFence, AreaStatus, DiskRate, DiskState, DiskStatus, FunctionWish};
-use qanat_disk::Geometry;
 use qanat_disk::area::{AreaLimits, Fence};
+use qanat_disk::{Geometry, Polling};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -46,6 +46,8 @@ pub(super) struct Disk {
     pub(super) bytes: u64,
     pub(super) free_bytes: u64,
     pub(super) geometry: Option<Geometry>,
+    /// How completions of a file or device are noticed.
+    pub(super) completions: Option<Polling>,
     pub(super) areas: BTreeMap<u64, AreaEntry>,
     pub(super) errands: Errands,
     /// The disk itself, for its core: whoever has a copy keeps others from it.
@@ -74,6 +76,7 @@ impl Disk {
             bytes: 0,
             free_bytes: 0,
             geometry: None,
+            completions: None,
             areas: BTreeMap::new(),
             errands: Errands::default(),
             file: None,
@@ -86,7 +89,7 @@ impl Disk {
     /// It is open.
     pub(super) fn is_now(&mut self, opened: Opened) {
         self.state = DiskState::Ready;
-        (self.file, self.offer) = (opened.file, opened.offer);
+        (self.file, self.offer, self.completions) = (opened.file, opened.offer, opened.completions);
         (self.bytes, self.free_bytes, self.geometry) = (opened.bytes, opened.free_bytes, Some(opened.geometry));
         self.areas = opened.areas.into_iter().map(|area| (area.id, area)).collect();
     }
@@ -107,6 +110,7 @@ impl Disk {
             free_bytes: self.free_bytes,
             block_bytes: self.geometry.map_or(0, |geometry| geometry.block_bytes),
             volatile_cache: self.geometry.is_some_and(|geometry| geometry.volatile_cache),
+            completions: self.completions.map(|completions| completions.to_string()),
             area_count: self.areas.values().filter(|area| !area.is_doomed).count() as u32,
             fenced: self.offer.fence(),
             areas: Vec::new(),

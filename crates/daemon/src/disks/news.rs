@@ -104,6 +104,7 @@ impl Daemon {
         }
         let areas = opened.areas.len();
         let (repairs, was_prepared) = (opened.repairs.clone(), opened.was_prepared);
+        let completions = opened.completions.map_or_else(String::new, |completions| format!("; {completions}"));
         let Some(disk) = self.disks.all.get_mut(&number) else { return };
         disk.is_now(opened);
         let awaited_by = disk.awaited_by.take();
@@ -112,7 +113,7 @@ impl Daemon {
             self.tell_of_disk("disk-repair", "done", number, &what);
         }
         let prepared = if was_prepared { "prepared, " } else { "" };
-        self.tell_of_disk("disk-open", "done", number, &format!("{prepared}{areas} areas"));
+        self.tell_of_disk("disk-open", "done", number, &format!("{prepared}{areas} areas{completions}"));
         self.conclude_addition(number, awaited_by, done());
     }
 

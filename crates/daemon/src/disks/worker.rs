@@ -10,7 +10,7 @@ use qanat_disk::area::{
     Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Fence, Owner, Repair, UNIT_BYTES,
 };
 use qanat_disk::fence::{AreaFiles, FenceError, Partitions};
-use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, StorageError, Uring, Vsic, make_file};
+use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, Polling, StorageError, Uring, Vsic, make_file};
 use qanat_nic::Region;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -74,6 +74,8 @@ pub(super) struct Opened {
     pub(super) areas: Vec<AreaEntry>,
     pub(super) repairs: Vec<Repair>,
     pub(super) was_prepared: bool,
+    /// How completions are noticed, of a file or device.
+    pub(super) completions: Option<Polling>,
     /// Another descriptor of the same opening: the disk is ours as long as anybody has one. `None`: a function, which its core has.
     pub(super) file: Option<OwnedFd>,
     /// The core of a function.
@@ -276,7 +278,7 @@ fn begin<V: Vsic>(
             let _ = give_back(function);
         }
     }
-    let Had { mut areas, fences, repairs, was_prepared, file, core } = outcome?;
+    let Had { mut areas, fences, repairs, was_prepared, completions, file, core } = outcome?;
     let opened = Opened {
         bytes: areas.disk_bytes(),
         free_bytes: areas.free_bytes(),
@@ -285,6 +287,7 @@ fn begin<V: Vsic>(
         areas: areas.iter().map(|area| entry(area, None)).collect(),
         repairs,
         was_prepared,
+        completions,
         file,
         core,
     };
@@ -297,6 +300,7 @@ struct Had<V> {
     fences: Fences,
     repairs: Vec<Repair>,
     was_prepared: bool,
+    completions: Option<Polling>,
     file: Option<OwnedFd>,
     core: Option<StartedCore>,
 }
@@ -315,12 +319,13 @@ fn open_file(opening: &Opening) -> Result<Had<Uring>, DiskError> {
         file = Some(copy.map_err(|error| OpenError::Open { path: path.to_owned(), error })?);
         Ok((Uring::over(opened, std::slice::from_ref(&memory))?, memory))
     };
-    let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut device)?;
+    let (mut areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut device)?;
     // A file, or a partition, has no partitions; all else goes on without.
     let partitions = file.as_ref().map(|file| Partitions::of(file.as_fd(), path, &opening.scratch));
     let means = partitions.and_then(Result::ok).map_or(Means::None, Means::Partitions);
     let fences = Fences::of(means, &areas)?;
-    Ok(Had { areas, fences, repairs, was_prepared, file, core: None })
+    let completions = Some(areas.disk().polling());
+    Ok(Had { areas, fences, repairs, was_prepared, completions, file, core: None })
 }
 
 /// Opens a directory of files: its table is a file like that of any disk, and nothing else of it is used.
@@ -356,7 +361,7 @@ fn open_function(opening: &Opening) -> Result<Had<WholeDisk>, DiskError> {
     let mut core = FunctionCore::start(function, starter)?;
     let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut || core.whole())?;
     let fences = Fences::of(Means::None, &areas)?;
-    Ok(Had { fences, areas, repairs, was_prepared, file: None, core: core.hand_over() })
+    Ok(Had { fences, areas, repairs, was_prepared, completions: None, file: None, core: core.hand_over() })
 }
 
 /// Opens a disk; prepares it if it is empty and may be prepared. `device`: has it, each time anew.

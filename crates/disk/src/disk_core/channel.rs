@@ -9,6 +9,7 @@ use qanat_api::StorageError;
 use qanat_nic::Time;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Bytes of zeroes that are one turn of a tenant's: a longer request goes to the disk in pieces.
 const ZEROES_BYTES_MAX: u64 = 1 << 20;
@@ -39,6 +40,8 @@ pub(super) struct Channel {
     heavy_until: Option<Time>,
     /// When the first that waits may go on.
     due: Option<Time>,
+    /// How often any was told to wait: each time has another `due`.
+    holds: u32,
     held: u64,
     statistics: VsicStatistics,
 }
@@ -58,6 +61,7 @@ impl Channel {
             meters,
             heavy_until: None,
             due: None,
+            holds: 0,
             held: 0,
             statistics: VsicStatistics::default(),
         }
@@ -113,6 +117,11 @@ impl Channel {
         self.due
     }
 
+    /// How often any was told to wait, and how long it has to from now on.
+    pub(super) fn holds(&self, now: Time) -> (u32, Duration) {
+        (self.holds, self.due.map_or(Duration::ZERO, |due| due.since(now)))
+    }
+
     /// Requests that were held by the limits.
     pub(super) fn held(&self) -> u64 {
         self.held
@@ -135,6 +144,7 @@ impl Channel {
         if let Err(due) = self.meters.take(bytes, now) {
             // Once for each that is held.
             self.held += u64::from(self.due.is_none());
+            self.holds = self.holds.wrapping_add(1);
             self.due = Some(due);
             return None;
         }

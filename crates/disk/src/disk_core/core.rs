@@ -279,6 +279,7 @@ impl<V: Backend> DiskCore<V> {
             self.look_at = now + LOOK;
             self.look();
         }
+        self.tenants_mut().for_each(|tenant| tenant.say_held(now));
         for tenant in self.tenants() {
             turn.has_more |= tenant.is_over();
             let Some(channel) = tenant.channel() else { continue };
@@ -395,8 +396,12 @@ impl<V: Backend> DiskCore<V> {
         gone.into_iter().for_each(|number| self.close_for(number, Closing::Left));
     }
 
-    /// Sleeps until an application rings, the disk has something, or `also` can be read; `patience` at most.
+    /// Sleeps until an application rings, the disk has something, or `also` can be read; `patience` at most. Not at all while a disk that
+    /// doesn't ring has anything.
     pub fn sleep(&mut self, also: BorrowedFd<'_>, patience: Option<Duration>) {
+        if self.disk.in_flight() > 0 && self.disk.doorbell().is_none() {
+            return self.look();
+        }
         self.tenants().for_each(|tenant| tenant.end().say_asleep(true));
         // What was rung before we said so is seen here; what is rung after it wakes us.
         if !self.tenants().any(|tenant| !tenant.is_closing() && tenant.end().has_news()) {

@@ -7,7 +7,7 @@ use crate::controller::{Controller, ControllerConfig, ControllerError, Namespace
 use crate::shared::{CoreEnd, LayoutError, QUEUE_PAIRS, SharedLayout, TenantMemory};
 use crate::vsic::{Vsic, VsicStatistics};
 use qanat_api::Geometry;
-use qanat_nic::Pool;
+use qanat_nic::{Pool, Time};
 use std::os::fd::OwnedFd;
 
 /// Commands of one tenant that are under way at once, and entries of its queues: one more than the driver's deepest.
@@ -120,6 +120,8 @@ pub(super) struct Tenant {
     /// Kept as long as anything here is.
     _lease: OwnedFd,
     is_closing: bool,
+    /// How often it was told that its commands are held.
+    holds: u32,
 }
 
 /// What of the disk an application is to have.
@@ -177,7 +179,7 @@ impl Tenant {
         };
         let controller = Controller::new(&controller_config, vec![area], &[namespace], memory, copies)?;
         end.begin(&controller);
-        Ok(Tenant { number: *tenant, controller, end, has_whole, _lease: lease, is_closing: false })
+        Ok(Tenant { number: *tenant, controller, end, has_whole, _lease: lease, is_closing: false, holds: 0 })
     }
 
     /// Its requests on their way.
@@ -223,6 +225,16 @@ impl Tenant {
         match self.controller.offence() {
             Some(offence) => Err(Closing::Offence(offence.to_string())),
             None => Ok(turn.has_more || turn.fetched > 0),
+        }
+    }
+
+    /// Tells it of commands that its limits hold, each time they do: it is not to take them for lost.
+    #[inline]
+    pub(super) fn say_held(&mut self, now: Time) {
+        let Some((holds, time)) = self.channel().map(|channel| channel.holds(now)) else { return };
+        if holds != self.holds {
+            self.holds = holds;
+            self.end.say_held(holds, time);
         }
     }
 

@@ -13,7 +13,7 @@ use super::device::{Device, NvmeOptions, Pending};
 use super::error::NvmeError;
 use super::memory::{Mapping, Mappings};
 use super::spec::{Command, Configuration, PAGE_BYTES, register};
-use super::transport::Transport;
+use super::transport::{Held, Transport};
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_api::Geometry;
 use qanat_api::StorageError;
@@ -54,6 +54,9 @@ pub struct Nvme<T: Transport, C: Clock = MonotonicClock> {
     rung: u32,
     /// When to look for what is overdue.
     look_at: Time,
+    /// What the controller said last of commands that it holds back, and how long it does.
+    held: Held,
+    held_until: Time,
     calls: u32,
     failure: Option<NvmeError>,
     resets: u64,
@@ -115,6 +118,8 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
             identity,
             rung: 0,
             look_at,
+            held: Held::default(),
+            held_until: Time::ZERO,
             calls: 0,
             failure: None,
             resets: 0,
@@ -313,10 +318,21 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
             Ok(_) => {}
         }
         // Nobody asks for the time at each request: it counts from the first look that finds it under way.
-        let (deadline, is_rung) = (now + self.device.options.time_out, self.rung == self.device.io.tail());
+        // What is held by a rate is not lost: time counts from when it is not held any more. A controller that stands still says nothing new.
+        let held = self.device.transport.held();
+        let is_held_anew = held != self.held;
+        if is_held_anew {
+            (self.held, self.held_until) = (held, now + held.time);
+        }
+        let deadline = now.max(self.held_until) + self.device.options.time_out;
+        let is_rung = self.rung == self.device.io.tail();
         let mut is_any_overdue = false;
         for pending in self.device.io.iter_mut().filter(|_| is_rung) {
-            is_any_overdue |= *pending.deadline.get_or_insert(deadline) <= now;
+            let due = pending.deadline.get_or_insert(deadline);
+            if is_held_anew {
+                *due = deadline.max(*due);
+            }
+            is_any_overdue |= *due <= now;
         }
         if is_any_overdue {
             self.resets += 1;

@@ -25,4 +25,4 @@ pub use driver::Nvme;
 pub use error::NvmeError;
 pub use memory::Mapping;
 pub use queue::Violation;
-pub use transport::Transport;
+pub use transport::{Held, Transport};

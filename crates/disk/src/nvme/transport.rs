@@ -2,6 +2,16 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+/// What a controller says of commands that it holds back, because they are more than was allowed.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// How often it has held any so far: another number, another time.
+    pub count: u32,
+    /// How long at most, from when it was said the last time.
+    pub time: Duration,
+}
 
 /// How the registers of a controller are reached. Offsets are in bytes, from the first register on, as the specification has them.
 pub trait Transport {
@@ -46,6 +56,11 @@ pub trait Transport {
     /// The interrupt vector of the I/O queue, if it is to interrupt.
     fn interrupt_vector(&self) -> Option<u16> {
         None
+    }
+
+    /// What the controller says of commands that it holds back. NVMe's own have no such thing.
+    fn held(&mut self) -> Held {
+        Held::default()
     }
 
     /// Is called again and again while the driver waits, which it does only at opening and at the end. A transport with a virtual

@@ -8,6 +8,7 @@ use crate::controller::{Controller, GuestMemory};
 use crate::nvme::spec::{Configuration, DOORBELLS, register};
 use crate::vsic::Vsic;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// Registers that the driver writes before CC.
 const ADMIN_REGISTERS: [u32; 5] = [register::AQA, register::ASQ, register::ASQ + 4, register::ACQ, register::ACQ + 4];
@@ -103,6 +104,12 @@ impl CoreEnd {
             self.page.store(offset, u32::MAX);
         }
         self.bell.ring();
+    }
+
+    /// Says that commands are held by a rate, for the time that the driver waits for them: the number of times so far, and how long this
+    /// time.
+    pub(crate) fn say_held(&self, holds: u32, time: Duration) {
+        self.page.say_held(holds, u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
     }
 
     /// Says whether the core sleeps.

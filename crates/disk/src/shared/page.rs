@@ -4,6 +4,7 @@
 //!  0x000  registers, at their NVMe offsets: the core writes CAP, VS and CSTS, the driver the others
 //!  0x800  doorbells, 32 bits each, as from 0x1000 on in a controller of stride 0: the driver writes them, the core looks
 //!  0xc00  the core sleeps: it wants to be rung      0xc40  the driver sleeps: it wants to be rung
+//!  0xc80  how often a command was held by a rate    0xc84  for how long the last time, in milliseconds
 //! ```
 //! *No wake-up is lost*: who goes to sleep says so, then looks again; who has news publishes them, then looks whether the other sleeps.
 //! Each has a full fence between the two, so one of them sees the other.
@@ -23,6 +24,9 @@ const DOORBELLS_AT: u32 = 0x800;
 /// Where each side says that it sleeps, on cache lines of their own.
 const CORE_SLEEPS: u32 = 0xc00;
 const DRIVER_SLEEPS: u32 = 0xc40;
+/// Where the core says that it holds commands, and for how long.
+const HOLDS: u64 = 0xc80;
+const HELD_FOR: u64 = 0xc84;
 
 /// One of the two sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +82,19 @@ impl Page {
         fence(Ordering::SeqCst);
     }
 
+    /// Says that commands are held: the number of times so far, and how long this time.
+    pub(super) fn say_held(&self, holds: u32, milliseconds: u32) {
+        self.0.store_half(HELD_FOR, milliseconds);
+        // After what it is about: who sees the number has the time of it, or of a later one.
+        self.0.store_half(HOLDS, holds);
+    }
+
+    /// What was said last.
+    pub(super) fn held(&self) -> (u32, u32) {
+        let holds = self.0.load_half(HOLDS).unwrap_or(0);
+        (holds, self.0.load_half(HELD_FOR).unwrap_or(0))
+    }
+
     /// Whether a side sleeps, looked at after what was stored before is seen.
     #[inline]
     pub(super) fn is_asleep(&self, side: Side) -> bool {
@@ -110,6 +127,8 @@ mod tests {
             page.store(beyond, 7);
             assert_eq!(page.load(beyond), 0, "{beyond:#x}");
         }
-        assert!(!page.is_asleep(Side::Driver));
+        assert!(!page.is_asleep(Side::Driver) && page.held() == (0, 0));
+        page.say_held(3, 1_500);
+        assert_eq!((page.held(), page.load(register::CSTS)), ((3, 1_500), 101));
     }
 }

@@ -4,12 +4,13 @@ use super::bell::Bell;
 use super::layout::{LayoutError, SharedLayout};
 use super::page::{Page, Side};
 use crate::nvme::spec::register;
-use crate::nvme::{Mapping, Nvme, NvmeError, NvmeOptions, Transport};
+use crate::nvme::{Held, Mapping, Nvme, NvmeError, NvmeOptions, Transport};
 use qanat_nic::{Clock, Pool, Region};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// How long a driver that waits for a register sleeps at once, nanoseconds: a disk core does not ring for each of them.
 const NAP_NS: i64 = 1_000_000;
@@ -181,6 +182,11 @@ impl Transport for SharedTransport {
             self.is_gone |= !self.bell.silence();
         }
         !self.is_gone
+    }
+
+    fn held(&mut self) -> Held {
+        let (count, milliseconds) = self.page.held();
+        Held { count, time: Duration::from_millis(u64::from(milliseconds)) }
     }
 
     fn relax(&mut self) {

@@ -1,14 +1,15 @@
 //! The file, partition or disk behind [`Uring`](super::Uring): opening it, and what it is like.
 
+use super::generic::{self, Namespace};
 use super::holder::{self, Holder};
+use super::queue::Queue;
 use crate::error::OpenError;
 use qanat_api::Geometry;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -33,17 +34,21 @@ impl Default for DiskOptions {
     }
 }
 
-/// An open file, partition or disk, for direct I/O. Clones are the same open file: nobody else has it until the last of them is dropped.
+/// An open file, partition or disk, for direct I/O, or an NVMe generic device. Clones are the same open file: nobody else has it until the last of them is dropped.
 #[derive(Clone, Debug)]
 pub struct DiskFile {
     pub(super) fd: Arc<OwnedFd>,
     pub(super) geometry: Geometry,
     /// Its blocks can be polled for (`io_poll` of its queue).
     pub(super) polled: bool,
+    /// It is an NVMe generic device of this namespace.
+    pub(super) namespace: Option<Namespace>,
+    /// The block device of the same namespace, which nobody else has meanwhile.
+    _guard: Option<Arc<OwnedFd>>,
 }
 
 impl DiskFile {
-    /// Opens a regular file or block device.
+    /// Opens a regular file, block device or NVMe generic device.
     ///
     /// # Errors
     /// [`OpenError`], which names the file and what to do.
@@ -53,12 +58,23 @@ impl DiskFile {
         // Not opened before it is known to be harmless: a FIFO would block, and opening some devices does things.
         let found = rustix::fs::stat(path).map_err(failed)?;
         let kind = FileType::from_raw_mode(found.st_mode);
+        let mut guard = None;
         let exclusive = match kind {
+            FileType::CharacterDevice => match generic::block_device(found.st_rdev) {
+                Some(device) if options.exclusive => {
+                    guard = open_guard(&device, options)?;
+                    OFlags::empty()
+                }
+                Some(_) => OFlags::empty(),
+                None => return Err(OpenError::Kind { path: path.to_owned() }),
+            },
             FileType::BlockDevice if options.exclusive => OFlags::EXCL,
             FileType::BlockDevice | FileType::RegularFile => OFlags::empty(),
             _ => return Err(OpenError::Kind { path: path.to_owned() }),
         };
-        let flags = access | exclusive | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        // A generic device knows no cache that could be passed.
+        let direct = if kind == FileType::CharacterDevice { OFlags::empty() } else { OFlags::DIRECT };
+        let flags = access | exclusive | direct | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let busy = |by: Holder| OpenError::Busy { path: path.to_owned(), by: by.clause };
         let opened = once_free(
             Errno::BUSY,
@@ -70,7 +86,7 @@ impl DiskFile {
             Errno::INVAL => OpenError::NotDirect { path: path.to_owned() },
             error => failed(error),
         })?;
-        if kind == FileType::RegularFile && options.exclusive {
+        if kind != FileType::BlockDevice && options.exclusive {
             let lock = if options.read_only {
                 FlockOperation::NonBlockingLockShared
             } else {
@@ -82,16 +98,24 @@ impl DiskFile {
                 error => failed(error),
             })?;
         }
-        DiskFile::over(fd, path, options.depth)
+        let file = DiskFile::over(fd, path, options.depth)?;
+        Ok(DiskFile { _guard: guard, ..file })
     }
 
-    /// Over an open descriptor (with `O_DIRECT`), whatever gave it; `path` is for messages.
+    /// Over an open descriptor (with `O_DIRECT`, unless it is of a generic device), whatever gave it; `path` is for messages.
     ///
     /// # Errors
     /// As [`open`](DiskFile::open).
     pub fn over(fd: OwnedFd, path: &Path, depth: u32) -> Result<DiskFile, OpenError> {
         let failed = |error: io::Error| OpenError::Open { path: path.to_owned(), error };
         let status = rustix::fs::fstat(&fd).map_err(|error| failed(error.into()))?;
+        if FileType::from_raw_mode(status.st_mode) == FileType::CharacterDevice {
+            let (namespace, geometry, polled) = generic::identify(fd.as_fd(), path, depth)?;
+            if geometry.blocks == 0 {
+                return Err(OpenError::TooSmall { path: path.to_owned(), bytes: 0 });
+            }
+            return Ok(DiskFile { fd: Arc::new(fd), geometry, polled, namespace: Some(namespace), _guard: None });
+        }
         if !rustix::fs::fcntl_getfl(&fd).map_err(|error| failed(error.into()))?.contains(OFlags::DIRECT) {
             return Err(OpenError::NotDirect { path: path.to_owned() });
         }
@@ -109,8 +133,7 @@ impl DiskFile {
             block_bytes,
             blocks: bytes / u64::from(block_bytes),
             atomic_bytes: block_bytes,
-            // Not known is taken as volatile: a flush too many costs time, one too few costs data.
-            volatile_cache: queue.text("write_cache").is_none_or(|cache| cache != "write through"),
+            volatile_cache: queue.has_volatile_cache(),
             forced_unit_access: queue.number("fua") == Some(1),
             transfer_bytes_max: TRANSFER_BYTES_MAX,
             depth: depth.clamp(1, 4_096),
@@ -118,7 +141,7 @@ impl DiskFile {
         if geometry.blocks == 0 {
             return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
         }
-        Ok(DiskFile { fd: Arc::new(fd), geometry, polled: queue.number("io_poll") == Some(1) })
+        Ok(DiskFile { fd: Arc::new(fd), geometry, polled: queue.offers_polling(), namespace: None, _guard: None })
     }
 
     /// The same, of which only the first `bytes` are used.
@@ -141,16 +164,21 @@ impl DiskFile {
         // Nothing to unlock is no error.
         let _ = rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingUnlock);
     }
-
-    /// Whether completions can be polled for in the device's own queue.
-    pub fn is_polled(&self) -> bool {
-        self.polled
-    }
 }
 
 impl AsFd for DiskFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Opens the block device of a generic device's namespace, if it has one, so that nobody else has it.
+fn open_guard(device: &Path, options: DiskOptions) -> Result<Option<Arc<OwnedFd>>, OpenError> {
+    match DiskFile::open(device, DiskOptions { read_only: true, ..options }) {
+        Ok(file) => Ok(Some(file.fd)),
+        // The kernel makes none of a namespace whose format it doesn't know. Nobody else can have it then.
+        Err(OpenError::Open { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -193,27 +221,4 @@ fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     }
     // A file system that doesn't say took O_DIRECT at opening; pages suit all that is known.
     Ok(Some(4_096))
-}
-
-/// What sysfs says of a block device's queue.
-struct Queue {
-    directory: PathBuf,
-}
-
-impl Queue {
-    fn of(device: u64) -> Queue {
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let base = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-        // A partition's queue is that of its disk.
-        let own = base.join("queue");
-        Queue { directory: if own.exists() { own } else { base.join("../queue") } }
-    }
-
-    fn text(&self, name: &str) -> Option<String> {
-        Some(fs::read_to_string(self.directory.join(name)).ok()?.trim().to_owned())
-    }
-
-    fn number(&self, name: &str) -> Option<u64> {
-        self.text(name)?.parse().ok()
-    }
 }

@@ -11,81 +11,46 @@
 //! nothing else, ever. So a confined process may be left with it: whoever takes that process over can't open a file or a socket by it.
 
 mod file;
+mod generic;
 mod holder;
 mod make;
+mod polling;
+mod queue;
+mod ring;
+mod slot;
 
 pub use file::{DiskFile, DiskOptions};
 pub use make::make_file;
+pub use polling::Polling;
 
 use crate::error::{OpenError, StorageError};
+use crate::nvme::spec::Command;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
-use io_uring::register::Restriction;
-use io_uring::types::{Fixed, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use io_uring::opcode;
 use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
+use ring::{FILE, Ring, Shape};
 use rustix::event::EventfdFlags;
+use slot::{Slot, ZEROES_BYTES, command_of};
 use std::cell::OnceCell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The file's place in the table of registered files.
-const FILE: Fixed = Fixed(0);
-/// Bytes of zeroes written at once.
-const ZEROES_BYTES: u32 = 1 << 20;
 /// How long a device that is let go may take for what is under way. Then its memory is given up, for good.
 const LAST_WAIT: Duration = Duration::from_secs(10);
-
-/// `IORING_REGISTER_BUFFERS_UPDATE`, which the crate does not name.
-const BUFFERS_UPDATE: u8 = 16;
 
 fn vector_of(addresses: &std::ops::Range<usize>) -> libc::iovec {
     libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(addresses.start), iov_len: addresses.len() }
 }
 
-/// A request under way.
-struct Slot {
-    token: u64,
-    kind: Kind,
-    durable: bool,
-    /// Where its transfer goes on, in bytes on the device.
-    offset: u64,
-    /// Of its transfer, bytes done.
-    done: u64,
-    /// Of its transfer, bytes in all; of zeroes as well.
-    length: u64,
-    frame: Option<Frame>,
-    /// The registered memory the frame is in.
-    buffer: u16,
-}
-
-/// `IORING_UNREGISTER_FILES`, which the crate does not name.
-const UNREGISTER_FILES: u8 = 3;
-/// `IORING_REGISTER_EVENTFD`, likewise.
-const REGISTER_EVENTFD: u8 = 4;
-/// `IOSQE_FIXED_FILE`, likewise.
-const FIXED_FILE: u8 = 1;
-
-/// All that a ring may ever be asked for (`io_uring_register(2)`: IORING_REGISTER_RESTRICTIONS).
-fn restrictions() -> [Restriction; 6] {
-    [
-        Restriction::sqe_op(opcode::ReadFixed::CODE),
-        Restriction::sqe_op(opcode::WriteFixed::CODE),
-        Restriction::sqe_op(opcode::Fsync::CODE),
-        // Only files that are registered, of which there is one.
-        Restriction::sqe_flags_required(FIXED_FILE),
-        Restriction::register_op(UNREGISTER_FILES),
-        Restriction::register_op(REGISTER_EVENTFD),
-    ]
-}
-
 /// A disk by io_uring.
 pub struct Uring {
-    ring: IoUring,
+    ring: Ring,
     file: DiskFile,
+    polling: Polling,
     /// Memory registered with the kernel, by its number; `None`: there is room for more.
     regions: Vec<Option<(std::ops::Range<usize>, Rc<Region>)>>,
     zeroes: Frame,
@@ -101,6 +66,8 @@ pub struct Uring {
     /// Requests that ended without the device.
     refused: Vec<Completion>,
     statistics: VsicStatistics,
+    /// Flushes that are under way.
+    flushes: u32,
 }
 
 impl std::fmt::Debug for Uring {
@@ -141,12 +108,27 @@ impl Uring {
 
     /// `pieces_max`: of memory that is lent later, so many at once; then the ring is fenced.
     fn build(file: DiskFile, memory: &[Rc<Region>], pieces_max: u16) -> Result<Uring, OpenError> {
+        if !file.polled {
+            return Uring::make(file, memory, pieces_max, Polling::NotOffered);
+        }
+        // A queue that can be polled may lie under what can't, as some file systems. Only a request shows it.
+        let mut disk = Uring::make(file, memory, pieces_max, Polling::Used)?;
+        match disk.try_polling() {
+            None => Ok(disk),
+            Some(number) => {
+                let file = disk.file.clone();
+                drop(disk);
+                Uring::make(file, memory, pieces_max, Polling::Refused(number))
+            }
+        }
+    }
+
+    fn make(file: DiskFile, memory: &[Rc<Region>], pieces_max: u16, polling: Polling) -> Result<Uring, OpenError> {
         let depth = file.geometry.depth;
         let is_lent = pieces_max > 0;
-        let mut builder = IoUring::builder();
-        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-        builder.setup_cqsize(2 * depth.next_power_of_two()).setup_r_disabled();
-        let ring = builder.build(depth.next_power_of_two()).map_err(|error| OpenError::Ring { error })?;
+        let is_generic = file.namespace.is_some();
+        let shape = Shape { is_generic, is_polled: polling == Polling::Used, depth };
+        let ring = Ring::new(shape)?;
         let of_zeroes = |error| OpenError::Memory { bytes: ZEROES_BYTES as usize, error };
         let region = Region::new(1, ZEROES_BYTES).map_err(of_zeroes)?;
         let mut zeroes =
@@ -157,7 +139,6 @@ impl Uring {
         let zeroes_buffer = regions.len() as u16 - 1;
         let vectors: Vec<libc::iovec> = regions.iter().flatten().map(|(addresses, _)| vector_of(addresses)).collect();
         let refused = |error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error };
-        let failed = |error| OpenError::Ring { error };
         let submitter = ring.submitter();
         if is_lent {
             regions.resize(regions.len() + usize::from(pieces_max), None);
@@ -168,21 +149,69 @@ impl Uring {
             // SAFETY: as above.
             unsafe { submitter.register_buffers(&vectors) }.map_err(refused)?;
         }
-        submitter.register_files(&[file.as_fd().as_raw_fd()]).map_err(failed)?;
-        let lending = is_lent.then(|| Restriction::register_op(BUFFERS_UPDATE));
-        let mut allowed: Vec<Restriction> = restrictions().into_iter().chain(lending).collect();
-        submitter.register_restrictions(&mut allowed).map_err(failed)?;
-        submitter.register_enable_rings().map_err(failed)?;
+        ring.enable(file.as_fd(), shape, is_lent)?;
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
         let (event, statistics) = (OnceCell::new(), VsicStatistics::default());
-        Ok(Uring { ring, file, regions, zeroes, zeroes_buffer, is_lent, event, slots, free, refused, statistics })
+        Ok(Uring {
+            ring,
+            file,
+            polling,
+            regions,
+            zeroes,
+            zeroes_buffer,
+            is_lent,
+            event,
+            slots,
+            free,
+            refused,
+            statistics,
+            flushes: 0,
+        })
+    }
+
+    /// Reads the first block of a device that is polled: the number of the error if that can't be done by polling.
+    fn try_polling(&mut self) -> Option<i32> {
+        let (buffer, block_bytes) = (self.zeroes_buffer, self.file.geometry.block_bytes);
+        let place = self.zeroes.bytes_mut().as_mut_ptr();
+        match self.file.namespace {
+            Some(namespace) => {
+                let at = (place.expose_provenance() as u64, block_bytes, buffer);
+                let entry = generic::entry(Command::read(namespace.identifier, 0, 1), Some(at));
+                // SAFETY: the zeroes are registered memory, of which nothing else is under way.
+                unsafe { self.ring.push_command(&entry) }
+            }
+            None => {
+                let entry = opcode::ReadFixed::new(FILE, place, block_bytes, buffer).build();
+                // SAFETY: as above.
+                unsafe { self.ring.push(&entry) }
+            }
+        };
+        let end = std::time::Instant::now() + LAST_WAIT;
+        let mut outcome = None;
+        while outcome.is_none() && std::time::Instant::now() < end {
+            self.ring.wait(Duration::from_millis(100), false);
+            outcome = self.ring.next();
+        }
+        if let Some(first) = self.zeroes.bytes_mut().get_mut(..block_bytes as usize) {
+            first.fill(0);
+        }
+        // Whatever else is wrong with the block, it was polled for.
+        match outcome.map(|(_, result)| -result) {
+            Some(number @ (libc::EOPNOTSUPP | libc::EINVAL)) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// How completions are noticed.
+    pub fn polling(&self) -> Polling {
+        self.polling
     }
 
     /// `None`: there are no descriptors left, and the ring has to be polled.
     fn make_event(&self) -> Option<OwnedFd> {
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-        self.ring.submitter().register_eventfd(event.as_raw_fd()).ok()?;
+        self.ring.register_event(event.as_fd()).ok()?;
         Some(event)
     }
 
@@ -238,6 +267,16 @@ impl Uring {
         let left = slot.length - slot.done;
         let offset = slot.offset + slot.done;
         let flags = if slot.durable { libc::RWF_DSYNC } else { 0 };
+        let user_data = u64::from(index);
+        if let Some(namespace) = self.file.namespace {
+            let entry = command_of(slot, namespace, &self.file.geometry, (&self.zeroes, self.zeroes_buffer));
+            let entry = entry.user_data(user_data);
+            // SAFETY: the memory that the entry names is registered, and the frame stays in its slot until the completion.
+            while !unsafe { self.ring.push_command(&entry) } {
+                self.enter();
+            }
+            return;
+        }
         let entry = match (slot.kind, &mut slot.frame) {
             (Kind::Read, Some(frame)) => {
                 let rest = frame.bytes_mut().get_mut(slot.done as usize..).unwrap_or_default();
@@ -248,19 +287,22 @@ impl Uring {
                 let write = opcode::WriteFixed::new(FILE, rest.as_ptr(), left as u32, slot.buffer);
                 write.offset(offset).rw_flags(flags).build()
             }
-            (Kind::Flush, _) => opcode::Fsync::new(FILE).flags(FsyncFlags::DATASYNC).build(),
+            (Kind::Flush, _) => {
+                self.flushes += 1;
+                while !self.ring.push_flush(user_data) {
+                    self.enter();
+                }
+                return;
+            }
             _ => {
                 let some = left.min(u64::from(ZEROES_BYTES)) as u32;
                 let (zeroes, buffer) = (self.zeroes.bytes().as_ptr(), self.zeroes_buffer);
                 opcode::WriteFixed::new(FILE, zeroes, some, buffer).offset(offset).build()
             }
         };
-        self.push(&entry.user_data(u64::from(index)));
-    }
-
-    fn push(&mut self, entry: &squeue::Entry) {
+        let entry = entry.user_data(user_data);
         // SAFETY: the memory that the entry names is registered, and the frame stays in its slot until the completion.
-        while unsafe { self.ring.submission().push(entry) }.is_err() {
+        while !unsafe { self.ring.push(&entry) } {
             // As many entries as slots, and a slot has one entry at most: full only of what was queued before.
             self.enter();
         }
@@ -269,16 +311,17 @@ impl Uring {
     /// Starts what is queued, and has the kernel post what has completed.
     fn enter(&mut self) {
         self.statistics.doorbells += 1;
-        let queued = self.ring.submission().len() as u32;
-        // SAFETY: no argument; entries are valid (see `push`). An error (EINTR, EAGAIN, EBUSY while completions overflow)
-        // leaves entries queued: the next call starts them.
-        let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, EnterFlags::GETEVENTS.bits(), None) };
+        self.ring.enter();
     }
 
     /// What the kernel says of a slot's request: its end, or `None` if it goes on.
     fn completed(&mut self, index: u32, result: i32) -> Option<Completion> {
         let slot = self.slots.get_mut(index as usize)?.as_mut()?;
+        if slot.kind == Kind::Flush && self.file.namespace.is_none() {
+            self.flushes = self.flushes.saturating_sub(1);
+        }
         let outcome = match result {
+            _ if self.file.namespace.is_some() => slot.command_completed(result, &self.file.geometry),
             _ if result == -libc::EAGAIN || result == -libc::EINTR => None,
             _ if result < 0 => Some(Err(StorageError::from_errno(-result))),
             _ if slot.kind == Kind::Flush => Some(Ok(())),
@@ -354,8 +397,9 @@ impl Vsic for Uring {
             Operation::WriteZeroes { block, blocks } => (block * block_bytes, blocks * block_bytes, None, false),
         };
         let Some(index) = self.free.pop() else { return Ok(()) };
+        let then_flush = durable && self.file.namespace.is_some() && !self.file.geometry.forced_unit_access;
         if let Some(slot) = self.slots.get_mut(index as usize) {
-            *slot = Some(Slot { token, kind, durable, offset, done: 0, length, frame, buffer });
+            *slot = Some(Slot { token, kind, durable, offset, done: 0, length, frame, buffer, then_flush });
         }
         self.queue(index);
         Ok(())
@@ -363,7 +407,7 @@ impl Vsic for Uring {
 
     #[inline]
     fn ring(&mut self) {
-        if !self.ring.submission().is_empty() {
+        if self.ring.has_queued() {
             self.enter();
         }
     }
@@ -374,18 +418,16 @@ impl Vsic for Uring {
         completions.extend(self.refused.drain(..self.refused.len().min(completions_max)));
         let mut again = true;
         while completions.len() - before < completions_max {
-            let Some(entry) = self.ring.completion().next() else {
-                // Completions that wait for this thread to ask: one system call gets them all.
-                let submission = self.ring.submission();
-                let waiting = submission.taskrun() || submission.cq_overflow();
-                drop(submission);
+            let Some((user_data, result)) = self.ring.next() else {
+                // Completions that wait for this thread to ask: one system call gets them all. So does a look into the device's queue.
+                let waiting = self.ring.has_to_ask() || self.ring.is_polled() && self.free.len() < self.slots.len();
                 if !waiting || !std::mem::take(&mut again) {
                     break;
                 }
                 self.enter();
                 continue;
             };
-            completions.extend(self.completed(entry.user_data() as u32, entry.result()));
+            completions.extend(self.completed(user_data as u32, result));
         }
         // What goes on after a short transfer is started by this.
         self.ring();
@@ -399,12 +441,13 @@ impl Vsic for Uring {
 
     /// Has to be asked for once before the process gives up its rights: making it takes a system call that a confined service has not.
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        if self.ring.is_polled() {
+            return None;
+        }
         let event = self.event.get_or_init(|| self.make_event()).as_ref()?;
         // What it says by now is old. It would block if there is nothing: then nothing was said.
         let _ = rustix::io::read(event, &mut [0_u8; 8]);
-        // SAFETY: neither queue is in use elsewhere: both are borrowed within methods of `&mut self` only. Nothing is pushed or taken.
-        let (submission, completion) = unsafe { (self.ring.submission_shared(), self.ring.completion_shared()) };
-        if submission.taskrun() || submission.cq_overflow() || !completion.is_empty() || !self.refused.is_empty() {
+        if self.ring.has_news() || !self.refused.is_empty() {
             // What came before is said again. It can't be full.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
@@ -416,10 +459,8 @@ impl Vsic for Uring {
         if !self.refused.is_empty() || self.in_flight() == 0 {
             return;
         }
-        let time = Timespec::new().sec(patience.as_secs()).nsec(patience.subsec_nanos());
         self.statistics.doorbells += 1;
-        // An error is EINTR or ETIME, or too many completions that nobody has taken: the caller looks in any case.
-        let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time));
+        self.ring.wait(patience, self.flushes > 0);
     }
 
     fn statistics(&self) -> VsicStatistics {
@@ -442,7 +483,7 @@ impl Drop for Uring {
             self.regions.drain(..).for_each(std::mem::forget);
         }
         // The kernel lets go of a ring in its own time; the file is somebody else's at once.
-        let _ = self.ring.submitter().unregister_files();
+        self.ring.unregister_file();
         if !self.is_lent {
             self.file.unlock();
         }
@@ -452,9 +493,12 @@ impl Drop for Uring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use io_uring::squeue;
+    use std::os::fd::AsRawFd;
 
     /// What the kernel says of an entry that the driver never makes.
-    fn outcome(ring: &mut IoUring, entry: &squeue::Entry) -> i32 {
+    fn outcome(ring: &mut Ring, entry: &squeue::Entry) -> i32 {
+        let Ring::Blocks(ring) = ring else { panic!("the file is not polled") };
         // SAFETY: the entry names no memory, or what outlives the call.
         unsafe { ring.submission().push(entry) }.unwrap();
         ring.submit_and_wait(1).unwrap();

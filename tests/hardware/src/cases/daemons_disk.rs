@@ -1,8 +1,10 @@
 //! A disk of the daemon's that is an NVMe function: taken from the kernel, held by its core, given back.
 
+use super::by_the_kernel::generic_of;
 use super::house::House;
-use super::rig::{drain, fill, frame_of};
-use crate::kernel::{block_device, device, driver, eventually, nvme_of, write};
+use super::rig::{drain, fill, frame_of, plain};
+use super::without_kernel::NAMESPACE;
+use crate::kernel::{bind, block_device, device, driver, eventually, nvme_of, write};
 use qanat_control::client::OpenedArea;
 use qanat_control::protocol::{AreaPath, AreaWish};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
@@ -28,8 +30,13 @@ fn options() -> NvmeOptions {
 
 /// Opens the area, once it can be had.
 fn area(house: &House) -> (Nvme<SharedTransport>, Pool) {
+    area_of(house, "fast")
+}
+
+/// The area of that name on any disk.
+fn area_of(house: &House, disk: &str) -> (Nvme<SharedTransport>, Pool) {
     let layout = SharedLayout::new(&options(), 64, 16_384);
-    let path = AreaPath { disk: "fast".to_owned(), area: "logs".to_owned() };
+    let path = AreaPath { disk: disk.to_owned(), area: "logs".to_owned() };
     let wish = AreaWish { path, read_only: false, layout };
     eventually("the area", || {
         let (_, OpenedArea::Shared(shared)) = house.session().open_area(wish.clone()).ok()? else { return None };
@@ -94,8 +101,46 @@ pub fn serves_areas(house: &House) {
     survives(house, || drop(crate::program::run(&format!("busybox kill -KILL {}", core()))));
     std::thread::sleep(APART);
     survives(house, || write(device(function).join("reset"), "1"));
+}
+
+/// A daemon that comes after one that was killed has the disk again, and what was durable is on it. Then it is given back.
+pub fn is_there_again(house: &House) {
+    let (mut disk, pool) = area(house);
+    let frame = read(&mut disk, &pool, KEPT.0, 512).expect("it can be read again");
+    assert!(frame.bytes().iter().all(|byte| *byte == KEPT.1), "what was durable is there");
+    drop((frame, disk, pool));
     house.disk("remove fast");
-    eventually("the kernel has it again", || (driver(function).as_deref() == Some("nvme")).then_some(()));
-    let (_, again) = nvme_of("areas");
-    assert_eq!(again, function);
+    let (_, function) = nvme_of("areas");
+    assert_eq!(driver(function).as_deref(), Some("nvme"), "the kernel has it again");
+}
+
+/// A namespace that is not the first.
+pub fn of_a_namespace(house: &House) {
+    bind(plain(), "nvme");
+    let told = house.refuses(&format!("add roomy --pci {} --namespace 77 --take", plain()));
+    assert!(told.contains("namespace 77"), "{told}");
+    eventually("it is given back", || (driver(plain()).as_deref() == Some("nvme")).then_some(()));
+    nvme_of("plain");
+    house.disk(&format!("add roomy --pci {} --namespace {NAMESPACE} --take", plain()));
+    assert!(house.disk("list --on roomy").contains("8 MiB"), "{}", house.disk("list --on roomy"));
+    serves(house, "roomy");
+    house.disk("remove roomy");
+    eventually("it is given back", || (driver(plain()).as_deref() == Some("nvme")).then_some(()));
+    // The same by commands that the kernel passes through: what was prepared is there.
+    let generic = generic_of(&block_device(plain(), NAMESPACE));
+    house.disk(&format!("add roomy --file {}", generic.display()));
+    let listed = house.disk("list --on roomy");
+    assert!(listed.contains("8 MiB") && listed.contains("nvme.poll_queues"), "{listed}");
+    serves(house, "roomy");
+    house.disk("remove roomy");
+}
+
+/// An area on a disk does what all disks do. It is deleted again.
+fn serves(house: &House, disk: &str) {
+    house.disk(&format!("create logs --on {disk} --size 256K"));
+    let (mut area, pool) = area_of(house, disk);
+    refuses_what_cant_be_done(&mut area, &pool);
+    runs_as_the_model_says(&mut area, &pool, 5, 200);
+    drop((area, pool));
+    house.disk(&format!("delete logs --on {disk}"));
 }

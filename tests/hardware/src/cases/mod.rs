@@ -1,6 +1,7 @@
 //! The cases, in the order in which they run: each leaves the machine as it found it.
 
 mod bounds;
+mod by_the_kernel;
 mod card;
 mod daemons_disk;
 mod driver;
@@ -12,6 +13,7 @@ pub mod killed;
 mod resets;
 mod rig;
 mod services;
+mod without_kernel;
 
 use crate::harness::Case;
 
@@ -30,6 +32,9 @@ pub fn all() -> Vec<Case> {
         "an idle thread sleeps until the controller rings" => driver::sleeps_until_it_rings,
         "a second process is refused" => driver::a_second_process_is_refused,
         "the kernel reads what we wrote, and we read what it wrote" => kernels_view::both_ways,
+        "the kernel's block device and commands passed through, by interrupts" => by_the_kernel::by_interrupts,
+        "the kernel's block device and commands passed through, polled" => by_the_kernel::polled,
+        "a namespace is one program's, whichever of its devices is opened" => by_the_kernel::whose_it_is,
         "a buffer outside of what was mapped is refused by the IOMMU" => bounds::a_buffer_outside_is_refused,
         "queues outside of what was mapped are refused by the IOMMU" => bounds::queues_outside_are_refused,
         "without bus mastering nothing reaches memory" => bounds::without_bus_mastering_nothing_arrives,
@@ -44,6 +49,7 @@ pub fn all() -> Vec<Case> {
         "writes that say what was durable when they were made" => durable::writes_say_what_is_durable,
         "qanat echo on a virtual function" => services::echo,
         "qanat web on a virtual function, whose host goes down, and resets it" => services::web,
+        "qanat echo-disk from disk to network without the kernel" => without_kernel::no_call_a_request,
         "a service on a virtual function that can't be had" => services::refusals,
         "the daemon's: a function as a disk, and virtual functions for services" => services::of_the_daemon,
     ]

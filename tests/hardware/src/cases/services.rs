@@ -6,7 +6,7 @@ use crate::kernel::{device, eventually, write};
 use crate::program::{Started, output_of, run};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Bytes of the page that is served: some segments.
@@ -94,6 +94,7 @@ pub fn of_the_daemon() {
     let functions = || fs::read_to_string(parent.join("sriov_numvfs")).expect("a number").trim().to_owned();
     let house = House::with(&format!("[[vf]]\ninterface = \"{interface}\"\nfunctions = 2\n"));
     assert_eq!(functions(), "2");
+    super::daemons_disk::of_a_namespace(&house);
     super::daemons_disk::serves_areas(&house);
     let echo = |last: u8| house.words(&format!("echo --interface vf:{interface} --address 10.9.0.{last}/24"));
     let address = |last: u8| SocketAddr::from(([10, 9, 0, last], PORT));
@@ -121,6 +122,53 @@ pub fn of_the_daemon() {
         Some(())
     });
     drop(second);
+    // A daemon that is killed leaves what it made. It is told how that is removed; or the next one has it.
+    house.kill();
+    let (_, told) = output_of("qanat doctor --socket /tmp/nobody");
+    assert!(told.contains("vfio-pci has its 2 virtual functions") && told.contains("sriov_numvfs"), "{told}");
+    assert_eq!(functions(), "2");
+    let house = House::ruled(
+        &format!("[[vf]]\ninterface = \"{interface}\"\nfunctions = 2\nvlan = {VLAN}\n"),
+        "transmit = { bits_per_s = 20_000_000 }\n",
+    );
+    let told = output_of(&format!("qanat doctor --socket {}", super::house::SOCKET)).1;
+    assert!(!told.contains("virtual functions"), "{told}");
+    super::daemons_disk::is_there_again(&house);
+    in_a_vlan(&house, &interface);
     drop(house);
     assert_eq!(functions(), "0");
+    let told = output_of("qanat doctor --socket /tmp/nobody").1;
+    assert!(!told.contains("virtual functions"), "{told}");
+}
+
+/// The VLAN that the daemon puts functions in.
+const VLAN: u32 = 7;
+
+/// A function in a VLAN, with a rate: who is in the VLAN reaches it, and who is not doesn't.
+fn in_a_vlan(house: &House, interface: &str) {
+    run(&format!("ip link add link {interface} name inside type vlan id {VLAN}"));
+    run("ip link set inside up");
+    run("ip address add 10.10.0.1/24 dev inside");
+    let echo = |last: u8| {
+        house.words(&format!("echo --interface vf:{interface} --address 10.9.0.{last}/24 --also 10.10.0.{last}/24"))
+    };
+    let service = Started::new(&echo(2));
+    datagram_comes_back(([10, 10, 0, 2], PORT).into());
+    stream_comes_back(([10, 10, 0, 2], PORT).into(), 1 << 14);
+    let listed = run(&format!("ip link show dev {interface}"));
+    assert!(listed.contains(&format!("vlan {VLAN}")) && listed.contains("tx rate 20 (Mbps)"), "{listed}");
+    let outside = UdpSocket::bind("10.9.0.1:0").expect("a socket");
+    outside.set_read_timeout(Some(Duration::from_millis(500))).expect("a time-out");
+    // Nobody answers for the address outside of the VLAN: the kernel may say so at once.
+    for _ in 0..3 {
+        let _ = outside.send_to(b"hello", SocketAddr::from(([10, 9, 0, 2], PORT)));
+        assert!(outside.recv_from(&mut [0; 64]).is_err(), "who is outside of the VLAN is answered");
+    }
+    // A rate of its own, within the rule's.
+    run(&format!("qanat rate set 0 --bits 10M --socket {}", super::house::SOCKET));
+    let listed = run(&format!("ip link show dev {interface}"));
+    assert!(listed.contains("tx rate 10 (Mbps)"), "{listed}");
+    datagram_comes_back(([10, 10, 0, 2], PORT).into());
+    drop(service);
+    run("ip link delete inside");
 }

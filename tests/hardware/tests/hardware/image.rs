@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Modules, each after those that it needs.
-const MODULES: [&str; 14] = [
+const MODULES: [&str; 19] = [
     "irqbypass",
     "vfio",
     "vfio_iommu_type1",
@@ -20,6 +20,11 @@ const MODULES: [&str; 14] = [
     "pps_core",
     "ptp",
     "igb",
+    "llc",
+    "stp",
+    "garp",
+    "mrp",
+    "8021q",
     "nvme-keyring",
     "nvme-auth",
     "nvme-core",

@@ -20,10 +20,12 @@ const CHOICE: &str = "QANAT_CASE";
 const LINES_MAX: usize = 10_000;
 
 /// A drive of so many bytes, empty, and what QEMU is told of it.
-const DRIVES: [(&str, u64, &str); 4] = [
+const DRIVES: [(&str, u64, &str); 5] = [
     ("small", 512 * 512, ""),
     // Some requests a second, so that a few make a controller overdue.
     ("slow", 1 << 20, ",throttling.iops-total=8"),
+    // Room for a table of areas, and some.
+    ("roomy", 8 << 20, ""),
     ("shared", 1 << 20, ""),
     ("own", 1 << 20, ""),
 ];
@@ -109,6 +111,8 @@ impl Machine {
             "nvme-ns,drive=small,bus=plain,nsid=1",
             "-device",
             "nvme-ns,drive=slow,bus=plain,nsid=2",
+            "-device",
+            "nvme-ns,drive=roomy,bus=plain,nsid=3",
         ]);
         command.args(["-device", "nvme-ns,drive=shared,bus=shared,nsid=1"]);
         // A namespace that was attached to the parent can't be attached to a virtual function (QEMU's issue 2976).

@@ -47,6 +47,15 @@ impl Parts {
         if !qanat.exists() {
             return Err(format!("there is no {}: `make build`", qanat.display()));
         }
-        Ok(Parts { qemu, kernel, modules, programs: vec![needed("busybox")?, needed("nvme")?, needed("ip")?, qanat] })
+        Ok(Parts {
+            qemu,
+            kernel,
+            modules,
+            programs: ["busybox", "nvme", "ip", "strace"]
+                .into_iter()
+                .map(needed)
+                .chain([Ok(qanat)])
+                .collect::<Result<_, _>>()?,
+        })
     }
 }

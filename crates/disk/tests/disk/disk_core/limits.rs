@@ -100,3 +100,52 @@ fn who_is_held_says_when_it_goes_on_and_holds_nobody_else() {
     assert_eq!(completions.len(), 20);
     assert_eq!(house.turn().due, None::<Time>);
 }
+
+/// Reads of 16 KiB, so many at once, of an area that has 1 KiB a second.
+fn slow_reads(count: u64) -> (House, super::rig::Tenant) {
+    let house = House::new(SimConfig { depth: 32, ..SimConfig::default() });
+    let mut tenant = house.honest(1, first_area(), AreaLimits { requests_per_second: 0, bytes_per_second: 1_024 });
+    for token in 0..count {
+        let operation = Operation::Read { block: 0, frame: frame_of(&tenant.pool, 16_384) };
+        tenant.disk.submit(Request { token, operation }).unwrap();
+    }
+    tenant.disk.ring();
+    (house, tenant)
+}
+
+#[test]
+fn what_is_held_longer_than_a_command_may_take_is_not_lost() {
+    let (house, mut tenant) = slow_reads(6);
+    let (begun, mut completions) = (house.clock.now(), Vec::new());
+    while completions.len() < 6 {
+        house.clock.advance(Duration::from_millis(100));
+        house.turns(3);
+        let before = completions.len();
+        tenant.disk.complete(&mut completions, usize::MAX);
+        // One that comes while others are held waits as long.
+        if before == 0 && !completions.is_empty() {
+            let operation = Operation::Read { block: 0, frame: frame_of(&tenant.pool, 16_384) };
+            tenant.disk.submit(Request { token: 6, operation }).unwrap();
+            tenant.disk.ring();
+        }
+        assert!(house.clock.now().since(begun) < Duration::from_secs(300), "{} of 6", completions.len());
+    }
+    assert!(house.clock.now().since(begun) > Duration::from_secs(60), "the limits hold");
+    assert!(completions.iter().all(|completion| completion.result == Ok(())), "{completions:?}");
+    assert_eq!((tenant.disk.resets(), tenant.disk.failure()), (0, None));
+}
+
+#[test]
+fn a_core_that_stands_still_while_it_holds_is_given_up() {
+    let (house, mut tenant) = slow_reads(3);
+    house.turns(5);
+    let (begun, mut completions) = (house.clock.now(), Vec::new());
+    // The core has no turn any more.
+    while tenant.disk.resets() == 0 {
+        house.clock.advance(Duration::from_millis(100));
+        tenant.disk.complete(&mut completions, usize::MAX);
+        assert!(house.clock.now().since(begun) < Duration::from_secs(120), "nobody notices");
+    }
+    let waited = house.clock.now().since(begun);
+    assert!((Duration::from_secs(40)..Duration::from_secs(50)).contains(&waited), "16 s held, and 30 s: {waited:?}");
+}
