@@ -323,6 +323,7 @@ fn churn(house: &House, user: u32, known: &mut Known, random: &mut Random, stop:
     }
 }
 
+/// Does some work as a user, in a thread of its own.
 pub fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let run = || {

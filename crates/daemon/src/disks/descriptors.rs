@@ -87,7 +87,7 @@ impl Daemon {
         let disk = self.disks.all.get_mut(&number).ok_or("the disk is gone")?;
         fence_of(disk, errand.peer, &rule, true)?;
         let order = Order::Hand { id: area.id, read_only };
-        if !disk.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok()) {
+        if disk.orders.as_ref().is_none_or(|orders| orders.try_send(order).is_err()) {
             return Err(format!("the disk {} has just failed: `qanat disk list` says why", disk.name).into());
         }
         disk.errands.under_way = Some(UnderWay { errand: errand.clone(), areas: 0, bytes: 0 });

@@ -58,6 +58,9 @@ pub(super) struct Fences {
     looked_at: Instant,
 }
 
+/// What a look has found: areas that are gone, and those whose holders had so many bytes too much.
+type Looked = (Vec<u64>, Vec<(u64, u64)>);
+
 fn start_of(area: &Area) -> u64 {
     area.extents().first().map_or(0, |extent| extent.unit * UNIT_BYTES)
 }
@@ -244,7 +247,7 @@ impl Fences {
     ///
     /// # Errors
     /// [`AreaError`], as for any change of the table.
-    pub(super) fn look<V: Vsic>(&mut self, areas: &mut Areas<V>) -> Result<(Vec<u64>, Vec<(u64, u64)>), AreaError> {
+    pub(super) fn look<V: Vsic>(&mut self, areas: &mut Areas<V>) -> Result<Looked, AreaError> {
         self.looked_at = Instant::now();
         let (mut gone, mut outgrown) = (Vec::new(), Vec::new());
         for id in self.leaving.clone() {

@@ -18,7 +18,7 @@ const ENDING: &str = ".area";
 /// Files that are looked at when a directory is opened.
 const FILES_MAX: usize = 4_096;
 /// Zeroes written at once.
-const ZEROES: [u8; 1 << 16] = [0; 1 << 16];
+static ZEROES: [u8; 1 << 16] = [0; 1 << 16];
 /// What a file system may need of its own for a file, beyond its bytes.
 const SLACK_BYTES: u64 = 1 << 20;
 
