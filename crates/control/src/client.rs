@@ -4,21 +4,23 @@ use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::protocol::StackWish;
 use crate::protocol::{
-    ANSWER_BYTES_MAX, Answer, AreaStatus, AreaWish, DEFAULT_SOCKET, DiskPlace, DiskStatus, Fault, Limits, Place,
-    QueueWish, Request, Status, VERSION, VnicStatus, VnicWish, mismatch, receive, send,
+    ANSWER_BYTES_MAX, Answer, AreaFence, AreaPath, AreaStatus, AreaWish, DEFAULT_SOCKET, DiskPlace, DiskStatus, Fault,
+    Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus, VnicWish, mismatch, receive, send,
 };
 use crate::refusal::{Cause, Refusal};
 use crate::steward::service as steward;
 use qanat_disk::shared::SharedArea;
+use qanat_disk::{DiskFile, OpenError, Uring};
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::tap::HandedTap;
 use qanat_nic::vfio::FunctionDescriptors;
-use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Tap};
+use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Region, Tap};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -109,6 +111,38 @@ pub fn default_socket() -> PathBuf {
 
 /// What this process has asked the daemon for by a connection of its own, each once.
 static ASKED: Mutex<Vec<Request>> = Mutex::new(Vec::new());
+/// An area that has been opened, by the way that it is used.
+#[derive(Debug)]
+pub enum OpenedArea {
+    /// A queue pair in memory that is shared with the disk's core.
+    Shared(SharedArea),
+    /// A descriptor of the area's own, which the kernel fences.
+    Own(OwnArea),
+}
+
+/// A partition or file that is an area.
+#[derive(Debug)]
+pub struct OwnArea {
+    /// Open for direct I/O.
+    pub file: OwnedFd,
+    /// Open as long as the area is used: the daemon counts it as a handle.
+    pub lease: OwnedFd,
+    /// Bytes that can be used.
+    pub bytes: u64,
+}
+
+impl OwnArea {
+    /// Drives it by io_uring: `memory`: what all buffers will be of; `depth`: requests under way at once. The lease is to be kept as long.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(self, path: &AreaPath, depth: u32, memory: &Rc<Region>) -> Result<(Uring, OwnedFd), OpenError> {
+        let OwnArea { file, lease, bytes } = self;
+        let file = DiskFile::over(file, Path::new(&path.to_string()), depth)?.limited(bytes);
+        Ok((Uring::over(file, std::slice::from_ref(memory))?, lease))
+    }
+}
+
 /// A service has no more cards and areas than this.
 const ASKED_MAX: usize = 64;
 
@@ -398,19 +432,25 @@ impl Session {
         Ok(whole)
     }
 
-    /// Opens an area of this user's: its status, and what is needed to use it. It is held until the doorbell is closed.
+    /// Opens an area of this user's: its status, and what is needed to use it. It is held until that is dropped.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn open_area(&self, wish: AreaWish) -> Result<(AreaStatus, SharedArea), ClientError> {
+    pub fn open_area(&self, wish: AreaWish) -> Result<(AreaStatus, OpenedArea), ClientError> {
         let layout = wish.layout;
         let request = Request::OpenArea(wish);
         note(&request);
         let (Answer::Area(status), beside) = ask(self.socket.as_fd(), request, &[])? else {
             return Err(ClientError::Unexpected);
         };
-        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(beside).map_err(|_| ClientError::Unexpected)?;
-        Ok((status, SharedArea { memory, doorbell, layout }))
+        let [first, second] = <[OwnedFd; 2]>::try_from(beside).map_err(|_| ClientError::Unexpected)?;
+        let opened = match status.fence {
+            AreaFence::Core => OpenedArea::Shared(SharedArea { memory: first, doorbell: second, layout }),
+            AreaFence::Partition | AreaFence::File => {
+                OpenedArea::Own(OwnArea { file: first, lease: second, bytes: status.bytes })
+            }
+        };
+        Ok((status, opened))
     }
 
     /// What this user may have.

@@ -31,6 +31,7 @@ mod turn;
 
 pub use daemon::{Daemon, Ending, UNUSED_MAX};
 pub use disks::core::DiskCoreStarter;
+pub use disks::left::{LeftPartitions, left_partitions};
 pub use error::DaemonError;
 pub use log::Event;
 pub use net_cores::core::Starter;

@@ -17,6 +17,7 @@ pub mod controller;
 pub mod disk_core;
 mod error;
 pub mod fault;
+pub mod fence;
 pub mod nvme;
 pub mod shared;
 pub mod sim;

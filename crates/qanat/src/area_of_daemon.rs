@@ -1,4 +1,5 @@
-//! [`DaemonArea`]: a storage area of one of the daemon's disks, for a service. Its memory is shared with the disk's core.
+//! [`DaemonArea`]: a storage area of one of the daemon's disks, for a service. Its memory is shared with the disk's core, or it is a partition
+//! or file of its own, which is driven without the core.
 //!
 //! ```text
 //!  service ── commands ──▶ queue pair in shared memory ──▶ disk core ──▶ disk
@@ -11,11 +12,12 @@
 use crate::renewal::{QueuePair, Renewal};
 use crate::storage::StorageArea;
 use crate::wait_set::Doorbell;
-use qanat_control::client::{ClientError, Session};
-use qanat_control::protocol::{AreaPath, AreaStatus, AreaWish};
+use qanat_control::client::{ClientError, OpenedArea, OwnArea, Session};
+use qanat_control::protocol::{AreaFence, AreaPath, AreaStatus, AreaWish};
+use qanat_disk::OpenError;
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::shared::{SharedArea, SharedError, SharedLayout};
-use qanat_nic::MonotonicClock;
+use qanat_nic::{MonotonicClock, Region};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,6 +56,14 @@ pub enum DaemonAreaError {
         path: AreaPath,
         /// What is wrong with it.
         error: SharedError,
+    },
+    /// Its own descriptor.
+    #[error("the area {path}: {error}")]
+    Descriptor {
+        /// Which.
+        path: AreaPath,
+        /// What is wrong with it.
+        error: OpenError,
     },
     /// Out of descriptors.
     #[error("a doorbell for the area: {0}")]
@@ -98,7 +108,9 @@ impl Asked {
         while !is_over.load(Ordering::Acquire) {
             let opened = Session::connect(&self.daemon).and_then(|session| session.open_area(self.wish.clone()));
             match opened {
-                Ok((AreaStatus { number, .. }, shared)) if number == self.number => return Some(shared),
+                Ok((AreaStatus { number, .. }, OpenedArea::Shared(shared))) if number == self.number => {
+                    return Some(shared);
+                }
                 Ok(_) => {
                     let path = &self.wish.path;
                     let why = format!("{path} has been deleted, and what has its name now is another area");
@@ -121,7 +133,7 @@ impl Asked {
     }
 }
 
-/// An area of one of the daemon's disks: it comes back when the disk's core, or the daemon, was started again.
+/// An area of one of the daemon's disks. One that its core serves comes back when the disk's core, or the daemon, was started again.
 pub struct DaemonArea {
     asked: Asked,
     options: NvmeOptions,
@@ -147,10 +159,30 @@ fn bring_up(path: &AreaPath, shared: SharedArea, options: NvmeOptions) -> Result
     Ok((Box::new(vsic), pool))
 }
 
+/// An area by a descriptor of its own.
+fn own_area(
+    path: &AreaPath,
+    own: OwnArea,
+    AreaBuffers { count, bytes }: AreaBuffers,
+    fence: AreaFence,
+) -> Result<StorageArea, DaemonAreaError> {
+    let memory = |error: io::Error| OpenError::Memory { bytes: count as usize * bytes as usize, error };
+    let opened = || -> Result<StorageArea, OpenError> {
+        let region = Region::new(count, bytes).map_err(memory)?;
+        let (uring, lease) = own.open(path, count, &region)?;
+        let pool = region.pool(count).ok_or_else(|| memory(io::ErrorKind::OutOfMemory.into()))?;
+        Ok(StorageArea::new(Box::new(uring), pool).with_lease(lease, fence))
+    };
+    opened().map_err(|error| DaemonAreaError::Descriptor { path: path.clone(), error })
+}
+
 impl DaemonArea {
     /// Opens an area of the daemon at `daemon`, for the calling thread, which is the one that runs the service. A service that gives up its
     /// rights does so afterwards; its [steward](qanat_control::steward) may ask for this area again, and for no other. `listener` is
     /// told what becomes of it.
+    ///
+    /// An area that the kernel fences ([`StorageArea::fence`]) is used by io_uring in the calling thread, without the disk's core. It goes on
+    /// whatever becomes of the daemon.
     ///
     /// # Errors
     /// [`DaemonAreaError`]: the daemon's refusals name the remedy.
@@ -163,7 +195,12 @@ impl DaemonArea {
         let options = options(buffers);
         let layout = SharedLayout::new(&options, buffers.count, buffers.bytes);
         let wish = AreaWish { path, read_only: false, layout };
-        let (status, shared) = Session::connect(&daemon)?.open_area(wish.clone())?;
+        let (status, opened) = Session::connect(&daemon)?.open_area(wish.clone())?;
+        let shared = match opened {
+            OpenedArea::Shared(shared) => shared,
+            // Neither the daemon's end nor a core's concerns it.
+            OpenedArea::Own(own) => return own_area(&wish.path, own, buffers, status.fence),
+        };
         let (vsic, pool) = bring_up(&wish.path, shared, options)?;
         let asked = Asked { daemon, wish, listener, number: status.number };
         let bell = Doorbell::new().map_err(DaemonAreaError::Doorbell)?;

@@ -9,10 +9,11 @@
 
 use crate::renewal::Renewal;
 use qanat_api::{AreaId, Block, CommandError, Durability, Event, Geometry, StorageCommands, StorageError};
+use qanat_control::protocol::AreaFence;
 use qanat_disk::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_nic::{Frame, Pool};
 use std::cell::Cell;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Completions of one area that a turn takes at most: a disk must not keep the network waiting.
@@ -27,19 +28,32 @@ pub struct StorageArea {
     vsic: Box<dyn Vsic>,
     pool: Pool,
     renewal: Option<Box<dyn Renewal>>,
+    /// The daemon counts it as a handle.
+    lease: Option<OwnedFd>,
+    fence: AreaFence,
 }
 
 impl StorageArea {
     /// A queue pair, and its buffers. The buffers have to be of memory that the queue pair knows, or each transfer ends with
     /// [`StorageError::Foreign`].
     pub fn new(vsic: Box<dyn Vsic>, pool: Pool) -> StorageArea {
-        StorageArea { vsic, pool, renewal: None }
+        StorageArea { vsic, pool, renewal: None, lease: None, fence: AreaFence::Core }
     }
 
     /// The same; if the queue pair is lost, the area goes on with the next one that `renewal` has. Commands that are given meanwhile end
     /// with [`StorageError::Gone`].
     pub fn with_renewal(self, renewal: Box<dyn Renewal>) -> StorageArea {
         StorageArea { renewal: Some(renewal), ..self }
+    }
+
+    /// The same, with what tells the daemon that it is used, and what keeps its holder from the rest of the disk.
+    pub(crate) fn with_lease(self, lease: OwnedFd, fence: AreaFence) -> StorageArea {
+        StorageArea { lease: Some(lease), fence, ..self }
+    }
+
+    /// By which way an area of the daemon's is used: through the disk's core, or by a descriptor of its own.
+    pub fn fence(&self) -> AreaFence {
+        self.fence
     }
 }
 
@@ -70,6 +84,8 @@ struct Open {
     /// Something was submitted since the doorbell was rung.
     is_queued: bool,
     renewal: Option<Box<dyn Renewal>>,
+    /// Kept as long as the area is used.
+    _lease: Option<OwnedFd>,
     /// The queue pair was lost, and the next one is on its way.
     is_renewing: bool,
     /// The loop slept on the doorbell though nothing was under way: it may have rung because the queue pair is lost.
@@ -89,6 +105,7 @@ impl Open {
             free: (0..geometry.depth).rev().collect(),
             is_queued: false,
             renewal: area.renewal,
+            _lease: area.lease,
             is_renewing: false,
             was_slept_on: Cell::new(false),
         }

@@ -24,6 +24,11 @@ pub struct House {
 impl House {
     /// Each of the two users may have so many areas, and so many MiB in them.
     pub fn new(areas: u32, area_mib: u64) -> House {
+        House::ruled(areas, area_mib, "disk_rate = { requests_per_s = 2_000 }")
+    }
+
+    /// The same, and what else their rule says.
+    pub fn ruled(areas: u32, area_mib: u64, more: &str) -> House {
         let unit = Unit::bare();
         let command = qanat_for_anybody(unit.directory());
         let disks = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -31,7 +36,7 @@ impl House {
             "socket = {:?}\ngroup = \"{GROUP}\"\n[[rule]]\nname = \"root\"\nusers = [\"root\"]\ndisks = [\"*\"]\naddresses = [\"10.77.0.0/24\"]\n\
              services = [\"any\"]\n[[rule]]\n\
              name = \"users\"\nusers = [\"65534\", \"65533\"]\ndisks = [\"fast\"]\nareas = {areas}\narea_mib = {area_mib}\n\
-             disk_rate = {{ requests_per_s = 2_000 }}\n",
+             {more}\n",
             unit.directory().join("control.sock"),
         );
         std::fs::write(unit.directory().join("policy"), policy).expect("a policy");

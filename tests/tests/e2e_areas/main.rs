@@ -1,6 +1,7 @@
 //! Disks of the daemon's, and the areas that its users have on them: by the policy, over restarts, and over its death at any moment.
 #![forbid(unsafe_code)]
 
+mod fenced;
 mod house;
 mod services;
 
@@ -298,7 +299,7 @@ fn churn(house: &House, user: u32, known: &mut Known, random: &mut Random, stop:
         let (request, expected) = match known.get(&name) {
             None | Some((None, true)) => {
                 let bytes = 4_096 * random.between(1, 200);
-                (Request::CreateArea { path, bytes }, Some(bytes))
+                (Request::CreateArea { path, bytes, fenced: false }, Some(bytes))
             }
             Some((Some(bytes), true)) if random.one_in(3) => {
                 let bytes = bytes + 4_096;
@@ -322,7 +323,7 @@ fn churn(house: &House, user: u32, known: &mut Known, random: &mut Random, stop:
     }
 }
 
-fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
+pub fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let run = || {
             let (group, user) = (Gid::from_raw(GROUP), Uid::from_raw(user));
@@ -349,7 +350,7 @@ fn agrees(list: &Value, known: &mut [Known; 2]) {
     for (user, known) in USERS.into_iter().zip(known) {
         let own: BTreeMap<&str, u64> = areas
             .iter()
-            .filter(|area| area["uid"] == user)
+            .filter(|area| area["uid"] == user && area["is_deleted"] == false)
             .map(|area| (area["name"].as_str().expect("a name"), area["reserved_bytes"].as_u64().expect("bytes")))
             .collect();
         for (name, (bytes, is_sure)) in &mut *known {
@@ -361,37 +362,45 @@ fn agrees(list: &Value, known: &mut [Known; 2]) {
     }
 }
 
+/// Kills the daemon again and again while two users create, grow and delete areas; `image`: where the table is. How many changes were
+/// acknowledged. `agrees_as_well`: what else must be so, by the list of areas, while no daemon runs.
+pub fn killed_at_any_moment(house: &mut House, image: &str, rounds: u32, agrees_as_well: impl Fn(&Value)) {
+    let mut random = Random::new(21);
+    let mut known: [Known; 2] = Default::default();
+    let mut acknowledged = 0;
+    for round in 0..rounds {
+        let pause = Duration::from_millis(random.between(5, 250));
+        let mut randoms = [random.draw(), random.draw()].map(Random::new);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (house, stop) = (&*house, &stop);
+            for ((user, known), random) in USERS.into_iter().zip(&mut known).zip(&mut randoms) {
+                scope.spawn(move || as_user(user, || churn(house, user, known, random, stop)));
+            }
+            std::thread::sleep(pause);
+            house.signal(Signal::KILL);
+            stop.store(true, Ordering::Relaxed);
+        });
+        house.has_ended();
+        acknowledged += known.iter().flatten().filter(|(_, (_, is_sure))| *is_sure).count();
+        let list = Program::new(qanat()).arguments(["disk", "list", "--on", image, "--json"]).succeeds().text();
+        let list = serde_json::from_str(&list).expect("JSON");
+        agrees(&list, &mut known);
+        agrees_as_well(&list);
+        println!("round {round}: killed after {pause:?}; {} areas", list["areas"].as_array().map_or(0, Vec::len));
+        house.start();
+    }
+    assert!(acknowledged > 20, "{acknowledged} changes were acknowledged");
+    house.is_ready("fast");
+}
+
 #[test]
 fn a_daemon_killed_at_any_moment_loses_nothing_and_gives_nothing_twice() {
     scenario(|| {
         let mut house = House::new(16, 64);
         let image = house.image("fast.img");
         done(&house.root(&["add", "fast", "--file", &image, "--size", "64M"]));
-        let mut random = Random::new(21);
-        let mut known: [Known; 2] = Default::default();
-        let mut acknowledged = 0;
-        for round in 0..12 {
-            let pause = Duration::from_millis(random.between(5, 250));
-            let mut randoms = [random.draw(), random.draw()].map(Random::new);
-            let stop = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                let (house, stop) = (&house, &stop);
-                for ((user, known), random) in USERS.into_iter().zip(&mut known).zip(&mut randoms) {
-                    scope.spawn(move || as_user(user, || churn(house, user, known, random, stop)));
-                }
-                std::thread::sleep(pause);
-                house.signal(Signal::KILL);
-                stop.store(true, Ordering::Relaxed);
-            });
-            house.has_ended();
-            acknowledged += known.iter().flatten().filter(|(_, (_, is_sure))| *is_sure).count();
-            let list = Program::new(qanat()).arguments(["disk", "list", "--on", &image, "--json"]).succeeds().text();
-            agrees(&serde_json::from_str(&list).expect("JSON"), &mut known);
-            println!("round {round}: killed after {pause:?}; {} areas", list.matches("\"name\"").count());
-            house.start();
-        }
-        assert!(acknowledged > 20, "{acknowledged} changes were acknowledged");
-        house.is_ready("fast");
+        killed_at_any_moment(&mut house, &image, 12, |_| {});
         house.end();
     });
 }

@@ -142,6 +142,41 @@ fn a_service_goes_on_with_its_area_over_the_death_of_core_and_daemon() {
 }
 
 #[test]
+fn a_service_on_a_file_of_its_own_needs_no_core_and_no_daemon() {
+    for placement in ["linked", "split"] {
+        scenario(|| {
+            let mut house = House::ruled(4, 64, "");
+            let path = house.image("areas");
+            done(&house.root(&["add", "fast", "--directory", &path, "--size", "64M"]));
+            done(&house.root(&["create", "logs", "--on", "fast", "--size", "8M"]));
+            let service = echo(&house, "logs", placement).piped().start();
+            let said: Vec<u8> = (0..300_000_u32).map(|number| (number / 3) as u8).collect();
+            assert!(try_talk(&said).expect("an answer") == said, "{placement}");
+            is_confined(&service);
+            assert!(house.disk_core().is_none(), "nobody needs one");
+            house.crash();
+            house.start();
+            answers("after the death of the daemon");
+            let stored = std::fs::read(format!("{path}/1.area")).expect("its file");
+            let words = b"after the death of the daemon";
+            assert!(stored.windows(words.len()).any(|window| window == words), "what was answered is in the file");
+            // The daemon has not handed it out, and the kernel says that somebody has it.
+            let text = done(&house.root(&["delete", "logs", "--on", "fast"]));
+            assert!(text.contains("somebody still has a descriptor of it"), "{text}");
+            answers("after the deletion");
+            kill_process(process(service.id().into()), Signal::TERM).expect("a service");
+            let outcome = service.wait(GRACE);
+            assert_eq!(outcome.code, Some(0), "{placement}: {outcome:?}");
+            let all = format!("{}{}", outcome.text(), outcome.stderr);
+            assert!(all.contains("of fast, a file of its own, without a disk core"), "{placement}: {outcome:?}");
+            assert!(!all.contains("is lost") && house.disk_core().is_none(), "{placement}: {outcome:?}");
+            eventually("its file is gone", GRACE, || !std::path::Path::new(&path).join("1.area").exists());
+            house.end();
+        });
+    }
+}
+
+#[test]
 fn an_area_that_cant_be_had_says_which_command_makes_it() {
     scenario(|| {
         let house = House::new(4, 64);

@@ -174,7 +174,9 @@ impl Unit {
     /// What its processes are at, for people to read: each thread's state, the system call that it is in, and what it used of processors.
     pub fn look(&self) -> String {
         let first = self.process();
-        let mut all = vec![format!("{} lives are over, {first:?} lives", self.lives_count())];
+        let lives = self.lives();
+        let mut all = vec![format!("{} lives are over, {first:?} lives", lives.len())];
+        all.extend(lives.iter().rev().take(2).map(|life| format!("{life:?}")));
         let own = first.map(|pid| pid.as_raw_nonzero().get());
         for id in own.into_iter().chain(self.descendants().iter().map(|process| process.id)) {
             all.push(processes::look(id));

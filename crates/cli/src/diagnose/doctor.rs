@@ -7,7 +7,8 @@ use clap::Args;
 use qanat_control::client::{ClientError, Session};
 use qanat_control::protocol::{Provider, Status, VnicStatus};
 use qanat_daemon::policy::Policy;
-use qanat_daemon::{is_left_program, leftovers};
+use qanat_daemon::policy::usual_disk_records;
+use qanat_daemon::{is_left_program, left_partitions, leftovers};
 use qanat_nic::foreign::refuse_rights;
 use qanat_nic::link::{self, Link};
 use qanat_nic::privilege;
@@ -83,6 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     findings.push(daemon(&arguments.daemon));
     findings.extend(cards(&arguments.daemon));
     findings.extend(functions(&arguments.daemon));
+    findings.extend(partitions(&arguments.daemon));
     let mut wrong = 0;
     for finding in &mut findings {
         if arguments.fix
@@ -341,6 +343,22 @@ fn functions(arguments: &DaemonArguments) -> Vec<Finding> {
         are_left.then(|| bad(Grade::Note, what, remedy))
     });
     found.collect()
+}
+
+/// Partitions of fenced areas that a daemon which has ended left.
+fn partitions(arguments: &DaemonArguments) -> Vec<Finding> {
+    let path = arguments.path();
+    if ask(&path).is_ok() {
+        return Vec::new();
+    }
+    let left = left_partitions(&usual_disk_records(&path)).into_iter().map(|left| {
+        let device = left.path.display().to_string();
+        let what =
+            format!("disk {} ({device}): {} partitions left, and there is no control plane", left.disk, left.count);
+        let remedy = format!("sudo qanat up removes those that nobody uses, or partx --delete {device}");
+        bad(Grade::Wrong, what, remedy).fixed_by(&["partx", "--delete", &device])
+    });
+    left.collect()
 }
 
 /// Interfaces the control plane has to do with.

@@ -6,19 +6,21 @@ use clap::Args;
 use qanat_bench::disk::ours::measure;
 use qanat_bench::disk::points;
 use qanat_bench::load::duration;
+use qanat_control::client::OpenedArea;
 use qanat_control::protocol::{AreaPath, AreaWish};
 use qanat_disk::area::AreaName;
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::shared::SharedLayout;
 use qanat_disk::{DiskOptions, Vsic};
 use qanat_nic::{MonotonicClock, Pool, Region};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Measure an area by random requests of several sizes and depths. It is only read, unless told otherwise
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat disk bench logs --on fast                     on a disk of the daemon's, through its core
+  qanat disk bench logs --on fast                     on a disk of the daemon's, through its core or by a descriptor
   qanat disk bench logs --on ./fast.img               random reads: half a minute
   sudo qanat disk bench logs --on pci:01:00.0         on an NVMe function that vfio-pci has
   qanat disk bench logs --on ./fast.img --overwrite   overwrites too: WHAT IS IN THE AREA IS LOST
@@ -45,6 +47,10 @@ pub struct Arguments {
 const REQUEST_BYTES: u32 = 128 << 10;
 const DEPTH: u32 = 128;
 
+fn memory() -> Result<Rc<Region>, String> {
+    Region::new(DEPTH, REQUEST_BYTES).map_err(|error| format!("memory for buffers: {error}"))
+}
+
 /// Measures it.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let Arguments { name, overwrite, place, .. } = arguments;
@@ -53,12 +59,25 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         let layout = SharedLayout::new(&options, DEPTH, REQUEST_BYTES);
         let path = AreaPath { disk, area: name.to_string() };
         let wish = AreaWish { path, read_only: !overwrite, layout };
-        let (_, shared) = session.open_area(wish).map_err(|error| error.to_string())?;
+        let (status, opened) = session.open_area(wish.clone()).map_err(|error| error.to_string())?;
+        if !place.json {
+            sayln!("{}: {}", wish.path, status.fence);
+        }
+        let shared = match opened {
+            OpenedArea::Shared(shared) => shared,
+            OpenedArea::Own(own) => {
+                let region = memory()?;
+                let pool = region.pool(DEPTH).ok_or("no buffers")?;
+                let opened = own.open(&wish.path, DEPTH, &region);
+                let (mut area, _lease) = opened.map_err(|error| format!("the area {name}: {error}"))?;
+                return measure_all(arguments, &mut area, &pool);
+            }
+        };
         let (mut area, pool) =
             shared.open(MonotonicClock::new(), options).map_err(|error| format!("the area {name}: {error}"))?;
         return measure_all(arguments, &mut area, &pool);
     }
-    let region = Region::new(DEPTH, REQUEST_BYTES).map_err(|error| format!("memory for buffers: {error}"))?;
+    let region = memory()?;
     let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
     let (areas, completions) = place::open(&place.on, &place.daemon, options, std::slice::from_ref(&region))?;
     if !place.json {

@@ -16,6 +16,7 @@ use qanat_disk::{DiskOptions, Vsic};
 Examples:
   qanat disk create logs --on fast --size 512M           on a disk of the daemon's, by the policy
   qanat disk create logs --on ./fast.img --size 256M     on a file of one's own
+  qanat disk create logs --on nvme --size 8G --fenced    a partition, which its user drives without the disk core
   qanat disk create logs --on fast --size 64G --no-wait --json")]
 pub struct CreateArguments {
     /// Its name, unique on the disk
@@ -24,6 +25,10 @@ pub struct CreateArguments {
     /// Its size
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: u64,
+    /// On a disk of the daemon's that is a whole device: the kernel fences the area, as a partition. Who opens it needs no disk core, and has
+    /// no limits. (On a directory, every area is a file of its own.)
+    #[arg(long)]
+    fenced: bool,
     /// On a disk of the daemon's: return when the area is recorded; zeroing goes on (`qanat disk status` says how far)
     #[arg(long)]
     no_wait: bool,
@@ -103,17 +108,24 @@ fn path(disk: String, name: &AreaName) -> AreaPath {
 
 /// Creates one.
 pub fn create(arguments: &CreateArguments) -> Result<(), String> {
-    let CreateArguments { name, size, no_wait, place } = arguments;
+    let CreateArguments { name, size, fenced, no_wait, place } = arguments;
     let bytes = match place.find() {
         Place::Daemon(session, disk) => {
             let path = path(disk, name);
-            let area = asked::area(&session, Request::CreateArea { path: path.clone(), bytes: *size })?;
+            let area =
+                asked::area(&session, Request::CreateArea { path: path.clone(), bytes: *size, fenced: *fenced })?;
             if *no_wait {
                 let what = format!("has {}, and is being zeroed", size::text(area.reserved_bytes));
                 told(place, name, area.reserved_bytes, &what);
                 return Ok(());
             }
             asked::zeroed(&session, &path, area.number)?.bytes
+        }
+        Place::File(_) if *fenced => {
+            return Err(format!(
+                "{}: no disk of the daemon's, and only the daemon has the kernel fence areas: leave --fenced out, or                  `sudo qanat disk add` the device",
+                place.on.display()
+            ));
         }
         Place::File(_) => {
             let mut areas = place.open(DiskOptions::default(), &[])?;
@@ -150,7 +162,8 @@ pub fn delete(arguments: &DeleteArguments) -> Result<(), String> {
     if let Place::Daemon(session, disk) = place.find() {
         let area = asked::area(&session, Request::DeleteArea { path: path(disk, name) })?;
         let what = match area.handles {
-            0 => "is gone".to_owned(),
+            0 if area.reserved_bytes == 0 => "is gone".to_owned(),
+            0 => "is deleted; its space is free once nobody uses it (somebody still has a descriptor of it)".to_owned(),
             held => format!("is deleted; its space is free once nobody uses it ({held} handles are open)"),
         };
         told(place, name, area.reserved_bytes, &what);

@@ -8,8 +8,8 @@ use crate::log;
 use crate::say::{say, sayln};
 use clap::Args;
 use qanat_control::name::printable;
-use qanat_control::protocol::{AreaStatus, DiskState, DiskStatus};
-use qanat_disk::area::Area;
+use qanat_control::protocol::{AreaFence, AreaStatus, DiskState, DiskStatus};
+use qanat_disk::area::{Area, AreaState, Fence};
 use qanat_disk::{DiskOptions, Vsic};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -76,14 +76,15 @@ fn disk_json(disk: &DiskStatus) -> Value {
     let areas: Vec<Value> = disk.areas.iter().map(area_json).collect();
     json!({
         "disk": disk.name, "path": disk.path, "state": state, "why": why, "bytes": disk.bytes, "free_bytes": disk.free_bytes,
-        "block_bytes": disk.block_bytes, "volatile_cache": disk.volatile_cache, "completions": disk.completions, "area_count": disk.area_count, "areas": areas,
+        "block_bytes": disk.block_bytes, "fenced": disk.fenced, "volatile_cache": disk.volatile_cache, "completions": disk.completions,
+        "area_count": disk.area_count, "areas": areas,
     })
 }
 
 fn area_json(area: &AreaStatus) -> Value {
     json!({
         "name": area.name, "number": area.number, "uid": area.user, "bytes": area.bytes,
-        "reserved_bytes": area.reserved_bytes, "pieces": area.pieces, "rate": area.rate, "handles": area.handles,
+        "reserved_bytes": area.reserved_bytes, "pieces": area.pieces, "rate": area.rate, "fence": area.fence, "handles": area.handles,
         "is_deleted": area.is_deleted, "fault": area.fault,
     })
 }
@@ -109,6 +110,9 @@ pub fn disk_text(disk: &DiskStatus) -> String {
         let AreaStatus { name, user, bytes, reserved_bytes, .. } = area;
         // Writing to a String cannot fail.
         let _ = write!(text, "  {name:width$}  {}, of user {user}", size::text(*reserved_bytes));
+        if area.fence != AreaFence::Core {
+            let _ = write!(text, ", {}", area.fence);
+        }
         if bytes < reserved_bytes {
             let _ = write!(text, ", {} % zeroed", bytes * 100 / (*reserved_bytes).max(1));
         }
@@ -133,6 +137,13 @@ fn fields(area: &Area) -> Value {
     let extents: Vec<_> = area.extents().iter().map(|extent| [extent.unit, extent.units]).collect();
     json!({
         "name": area.name().as_str(),
+        "number": area.id(),
+        "is_deleted": area.state() == AreaState::Doomed,
+        "fence": match area.fence() {
+            Fence::Core => AreaFence::Core,
+            Fence::Partition => AreaFence::Partition,
+            Fence::File => AreaFence::File,
+        },
         "bytes": area.bytes(),
         "reserved_bytes": area.reserved_bytes(),
         "uid": area.owner().uid,
@@ -171,6 +182,10 @@ fn list_file(path: &Path, daemon: &DaemonArguments, is_json: bool) -> Result<(),
         let pieces = match area.extents().len() {
             1 => "in one piece".to_owned(),
             count => format!("in {count} pieces"),
+        };
+        let state = match area.state() {
+            AreaState::Ready => state,
+            AreaState::Doomed => ", deleted: the daemon frees its space once nobody uses it".to_owned(),
         };
         let name = area.name().as_str();
         sayln!("  {name:width$}  {}, {pieces}, of user {}{state}", size::text(area.bytes()), area.owner().uid);

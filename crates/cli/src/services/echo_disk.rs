@@ -9,13 +9,13 @@ use crate::log;
 use clap::Args;
 use qanat::disk::{AreaName, DiskOptions};
 use qanat::{AreaBuffers, AreaId, AreaNews, DaemonArea, PROTOCOL_TCP, Storage, StorageArea};
-use qanat_control::protocol::AreaPath;
+use qanat_control::protocol::{AreaFence, AreaPath};
 use qanat_echo::{DiskEcho, Figures};
 use qanat_nic::Region;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of a piece that is stored, at most.
 const BUFFER_BYTES: u32 = 16 << 10;
@@ -34,7 +34,7 @@ Examples:
   qanat disk create logs --on ./fast.img --size 256M   and a part of it an area
   sudo qanat echo-disk logs --on ./fast.img
   sudo qanat echo-disk logs --on pci:01:00.0 --interface vf:02:10.0 --address 10.9.0.2/24   disk to network without the kernel
-A disk of the daemon's is used through its core. If the core dies, or the daemon is started again, what is under way is not
+A disk of the daemon's is used through its core, unless the area is a partition or file of its own (`qanat disk create --fenced`). If the core dies, or the daemon is started again, what is under way is not
 answered, and the service goes on with the area.
 The program is services/echo/src/disk.rs; docs/guide/5-own-service.md explains it.")]
 pub struct Arguments {
@@ -54,6 +54,8 @@ pub struct Arguments {
 /// The service with its area.
 struct EchoDisk<'a> {
     arguments: &'a Arguments,
+    /// By which way an area of the daemon's is used; `None`: it is a file's or device's of one's own.
+    fence: OnceLock<AreaFence>,
 }
 
 impl EchoDisk<'_> {
@@ -80,7 +82,9 @@ impl Application for EchoDisk<'_> {
         let disk = PlaceArguments { on: on.clone(), json: false, daemon: DaemonArguments::default() };
         let mut storage = Storage::default();
         if let DiskPlace::Daemon(_, name) = disk.find() {
-            storage.add(area_of_daemon(&disk.daemon, AreaPath { disk: name, area: area.to_string() })?);
+            let area = area_of_daemon(&disk.daemon, AreaPath { disk: name, area: area.to_string() })?;
+            let _ = self.fence.set(area.fence());
+            storage.add(area);
             return Ok(storage);
         }
         let region =
@@ -99,9 +103,13 @@ impl Application for EchoDisk<'_> {
     fn announcement(&self, place: &Place) -> Announcement {
         let Arguments { on, area, .. } = self.arguments;
         let (address, path) = (self.address(place), on.display());
+        let fence = self.fence.get().copied();
+        let way = fence.map_or_else(String::new, |fence| format!(", {fence}"));
         Announcement {
-            json: json!({ "event": "echoing", "address": address, "area": area.as_str(), "disk": path.to_string() }),
-            lines: vec![format!("Echoing TCP at {address} by way of area {area} of {path}  (Ctrl-C stops)")],
+            json: json!({
+                "event": "echoing", "address": address, "area": area.as_str(), "disk": path.to_string(), "fence": fence,
+            }),
+            lines: vec![format!("Echoing TCP at {address} by way of area {area} of {path}{way}  (Ctrl-C stops)")],
         }
     }
 
@@ -152,5 +160,5 @@ fn area_of_daemon(daemon: &DaemonArguments, path: AreaPath) -> Result<StorageAre
 
 /// Runs the echo until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    host::run(&arguments.place, || Ok(EchoDisk { arguments }))
+    host::run(&arguments.place, || Ok(EchoDisk { arguments, fence: OnceLock::new() }))
 }

@@ -18,6 +18,9 @@ pub struct DiskWish {
     /// It is a PCI function, whose [`path`](FunctionWish::path) the path is. `None`: a file or block device.
     #[serde(default)]
     pub function: Option<FunctionWish>,
+    /// It is a directory, in which each area is a file; `size`: bytes of all areas together, if it is new.
+    #[serde(default)]
+    pub directory: bool,
 }
 
 /// An NVMe function of the machine that is to be a disk.
@@ -67,6 +70,29 @@ pub struct AreaWish {
     pub read_only: bool,
     /// How the memory is divided that the disk core is to share.
     pub layout: SharedLayout,
+}
+
+/// What keeps an area's holder from the rest of its disk, and so by which way it uses the area.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AreaFence {
+    /// The disk's core, which does what is asked of it.
+    #[default]
+    Core,
+    /// The kernel: the holder has the descriptor of a partition, and no core is on its way.
+    Partition,
+    /// The kernel: the holder has the descriptor of a file, and no core is on its way.
+    File,
+}
+
+impl std::fmt::Display for AreaFence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            AreaFence::Core => "through the disk core",
+            AreaFence::Partition => "a partition of its own, without a disk core",
+            AreaFence::File => "a file of its own, without a disk core",
+        })
+    }
 }
 
 /// How much the holders of an area may ask of it together; 0: as much as they like.
@@ -142,6 +168,9 @@ pub struct DiskStatus {
     pub completions: Option<String>,
     /// Areas there are, of all users.
     pub area_count: u32,
+    /// By what the kernel fences areas there, if it can.
+    #[serde(default)]
+    pub fenced: Option<AreaFence>,
     /// Those that the asker may see.
     pub areas: Vec<AreaStatus>,
 }
@@ -163,6 +192,9 @@ pub struct AreaStatus {
     pub pieces: u32,
     /// What its holders may ask of it.
     pub rate: DiskRate,
+    /// How it is used.
+    #[serde(default)]
+    pub fence: AreaFence,
     /// Handles there are.
     pub handles: u32,
     /// It was deleted: its space is free once nobody holds it.

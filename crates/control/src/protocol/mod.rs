@@ -11,7 +11,9 @@ mod status;
 mod wish;
 
 pub use answer::{Answer, QueueStatus, VnicEnd};
-pub use disk::{AreaPath, AreaStatus, AreaWish, DiskPlace, DiskRate, DiskState, DiskStatus, DiskWish, FunctionWish};
+pub use disk::{
+    AreaFence, AreaPath, AreaStatus, AreaWish, DiskPlace, DiskRate, DiskState, DiskStatus, DiskWish, FunctionWish,
+};
 pub use envelope::{
     ANSWER_BYTES_MAX, DEFAULT_SOCKET, DESCRIPTORS_MAX, Envelope, Fault, Glance, MESSAGE_BYTES_MAX, VERSION, glance,
     mismatch, receive, send, send_in, understand,

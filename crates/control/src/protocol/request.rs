@@ -119,6 +119,9 @@ pub enum Request {
         path: AreaPath,
         /// Bytes, rounded up to units of 4 KiB.
         bytes: u64,
+        /// The kernel is to fence it: its holders have a descriptor of their own, and no disk core is on their way.
+        #[serde(default)]
+        fenced: bool,
     },
     /// Have an area of the peer's become larger.
     GrowArea {

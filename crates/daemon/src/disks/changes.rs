@@ -3,6 +3,7 @@
 use crate::clients::conversation::Said;
 use crate::clients::peer::Peer;
 use crate::daemon::Daemon;
+use crate::disks::descriptors::{check_may_limit, fence_of};
 use crate::disks::disk::{DISKS_MAX, Disk, limits_of};
 use crate::disks::errands::{Errand, UnderWay, Wish};
 use crate::disks::records::DiskRecord;
@@ -11,7 +12,7 @@ use crate::policy::Rule;
 use crate::requests::served::Served;
 use qanat_control::protocol::{AreaPath, DiskState, DiskWish, FunctionWish, Request};
 use qanat_control::refusal::{Cause, Refusal};
-use qanat_disk::area::{AreaLimits, AreaName, Owner, UNIT_BYTES};
+use qanat_disk::area::{AreaName, Owner, UNIT_BYTES};
 
 fn no_disk(name: &str) -> Refusal {
     format!("there is no disk {name}: `qanat disk list` shows those there are").into()
@@ -66,7 +67,7 @@ impl Daemon {
                 self.check_disk_admin(peer)?;
                 (disk, Wish::Remove)
             }
-            Request::CreateArea { path, bytes } => (path.disk.clone(), Wish::Create { path, bytes }),
+            Request::CreateArea { path, bytes, fenced } => (path.disk.clone(), Wish::Create { path, bytes, fenced }),
             Request::GrowArea { path, bytes } => (path.disk.clone(), Wish::Grow { path, bytes }),
             Request::DeleteArea { path } => (path.disk.clone(), Wish::Delete { path }),
             Request::OpenArea(wish) => (wish.path.disk.clone(), Wish::Open(wish)),
@@ -96,11 +97,14 @@ impl Daemon {
 
     fn add_disk(&mut self, token: u64, peer: Peer, wish: DiskWish) -> Result<(), Refusal> {
         self.check_disk_admin(peer)?;
-        let DiskWish { name, path, size, function } = wish;
+        let DiskWish { name, path, size, function, directory } = wish;
         // A function is one disk, whatever it is called.
         let path = function.as_ref().map_or(path, FunctionWish::path);
         if function.is_some() && size.is_some() {
             return Err("a PCI function is as large as it is: leave out the size".into());
+        }
+        if function.is_some() && directory {
+            return Err("a PCI function is no directory".into());
         }
         if AreaName::new(&name).is_err() {
             let what = "1 to 63 letters, digits, '-', '_' and '.', the first a letter or digit";
@@ -123,7 +127,7 @@ impl Daemon {
         if self.disks.all.len() >= DISKS_MAX {
             return Err(Refusal::new(Cause::Full, format!("{DISKS_MAX} disks at most: remove one")));
         }
-        self.disks.open((name, DiskRecord { path, function }), (true, size), Some((token, peer)))?;
+        self.disks.open((name, DiskRecord { path, function, directory }), (true, size), Some((token, peer)))?;
         self.suspend(token);
         Ok(())
     }
@@ -192,7 +196,7 @@ impl Daemon {
             },
             Wish::Open(_) => Err("that changes nothing on a disk".into()),
             Wish::Release { id } => Ok(Plan::of(Change::Release { id: *id })),
-            Wish::Create { path, bytes } => self.plan_creation(number, peer, path, *bytes),
+            Wish::Create { path, bytes, fenced } => self.plan_creation(number, peer, (path, *fenced), *bytes),
             Wish::Grow { path, bytes } => {
                 let area = owned(disk, peer, path)?;
                 let (bytes, more) = (*bytes, rounded(*bytes)?.saturating_sub(area.reserved_bytes));
@@ -206,6 +210,7 @@ impl Daemon {
             }
             Wish::Limit { path, rate } => {
                 let area = owned(disk, peer, path)?;
+                check_may_limit(area, path, *rate)?;
                 let name = area.name.clone();
                 Ok(Plan::of(Change::Limit { name, limits: limits_of(*rate) }))
             }
@@ -217,10 +222,18 @@ impl Daemon {
         }
     }
 
-    fn plan_creation(&mut self, number: u32, peer: Peer, path: &AreaPath, bytes: u64) -> Result<Plan, Refusal> {
+    fn plan_creation(
+        &mut self,
+        number: u32,
+        peer: Peer,
+        (path, fenced): (&AreaPath, bool),
+        bytes: u64,
+    ) -> Result<Plan, Refusal> {
         let rule = self.rule(peer)?;
         rule.check_disk(&path.disk)?;
         let name = AreaName::new(&path.area).map_err(|error| error.to_string())?;
+        let disk = self.disks.all.get(&number).ok_or("the disk is gone")?;
+        let fence = fence_of(disk, peer, &rule, fenced)?;
         let taken = self.disks.all.get(&number).and_then(|disk| disk.by_name(&path.area));
         if let Some(area) = taken {
             let whose = if area.owner.uid == peer.user { "you have" } else { "another user has" };
@@ -230,9 +243,7 @@ impl Daemon {
         let reserved = rounded(bytes)?;
         self.check_room(peer, &rule, 1, reserved)?;
         let owner = Owner { uid: peer.user, gid: peer.group };
-        // The ceiling of its user holds anyway.
-        let limits = AreaLimits::default();
-        Ok(Plan { areas: 1, bytes: reserved, ..Plan::of(Change::Create { name, owner, limits, bytes }) })
+        Ok(Plan { areas: 1, bytes: reserved, ..Plan::of(Change::Create { name, owner, fence, bytes }) })
     }
 
     /// Whether a user may have so many more areas, and bytes.
@@ -260,7 +271,7 @@ impl Daemon {
         let Errand { token, peer, name, wish } = errand;
         let disk = self.disks.all.get(&number).map_or("?", |disk| disk.name.as_str());
         let about = match wish {
-            Wish::Create { path, bytes } | Wish::Grow { path, bytes } => format!("{path}, {bytes} bytes"),
+            Wish::Create { path, bytes, .. } | Wish::Grow { path, bytes } => format!("{path}, {bytes} bytes"),
             Wish::Limit { path, rate } => format!("{path}, {rate}"),
             Wish::Delete { path } => path.to_string(),
             Wish::Open(wish) => wish.path.to_string(),

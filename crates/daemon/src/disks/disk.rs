@@ -2,12 +2,13 @@
 
 use super::core::{DiskCore, DiskCoreStarter, Tenant};
 use super::errands::Errands;
+use super::fences::Offer;
 use super::records::{DiskRecord, Records};
 use super::worker::{AreaEntry, Desk, News, Opened, Opening, Order, forget, start};
 use crate::clients::peer::Peer;
 use crate::error::{DaemonError, say};
-use qanat_control::protocol::{AreaStatus, DiskRate, DiskState, DiskStatus, FunctionWish};
-use qanat_disk::area::AreaLimits;
+use qanat_control::protocol::{AreaFence, AreaStatus, DiskRate, DiskState, DiskStatus, FunctionWish};
+use qanat_disk::area::{AreaLimits, Fence};
 use qanat_disk::{Geometry, Polling};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub(super) struct Disk {
     pub(super) number: u32,
     pub(super) name: String,
     pub(super) path: PathBuf,
+    /// What the kernel fences there.
+    pub(super) offer: Offer,
     /// It is a PCI function, which its core has and nobody else.
     pub(super) function: Option<FunctionWish>,
     pub(super) state: DiskState,
@@ -63,6 +66,7 @@ impl Disk {
             number,
             name,
             path,
+            offer: Offer::None,
             function: None,
             state,
             reopened_at: None,
@@ -85,8 +89,7 @@ impl Disk {
     /// It is open.
     pub(super) fn is_now(&mut self, opened: Opened) {
         self.state = DiskState::Ready;
-        self.file = opened.file;
-        self.completions = opened.completions;
+        (self.file, self.offer, self.completions) = (opened.file, opened.offer, opened.completions);
         (self.bytes, self.free_bytes, self.geometry) = (opened.bytes, opened.free_bytes, Some(opened.geometry));
         self.areas = opened.areas.into_iter().map(|area| (area.id, area)).collect();
     }
@@ -109,8 +112,18 @@ impl Disk {
             volatile_cache: self.geometry.is_some_and(|geometry| geometry.volatile_cache),
             completions: self.completions.map(|completions| completions.to_string()),
             area_count: self.areas.values().filter(|area| !area.is_doomed).count() as u32,
+            fenced: self.offer.fence(),
             areas: Vec::new(),
         }
+    }
+}
+
+/// By which way an area is used, in the protocol.
+fn fence_of(fence: Fence) -> AreaFence {
+    match fence {
+        Fence::Core => AreaFence::Core,
+        Fence::Partition => AreaFence::Partition,
+        Fence::File => AreaFence::File,
     }
 }
 
@@ -137,6 +150,7 @@ impl AreaEntry {
             reserved_bytes: self.reserved_bytes,
             pieces: self.extents.len() as u32,
             rate: rate_of(self.limits),
+            fence: fence_of(self.fence),
             handles,
             is_deleted: self.is_doomed,
             fault: self.fault.clone(),
@@ -194,8 +208,9 @@ impl Disks {
         awaited_by: Option<(u64, Peer)>,
     ) -> Result<u32, DaemonError> {
         let number = self.next_number;
-        let (DiskRecord { path, function }, starter) = (record.clone(), self.starter.clone());
-        let opening = Opening { number, name: name.clone(), record, is_new, size, starter };
+        let (DiskRecord { path, function, .. }, starter) = (record.clone(), self.starter.clone());
+        let scratch = self.records.directory().to_owned();
+        let opening = Opening { number, name: name.clone(), record, is_new, size, scratch, starter };
         let started = start(opening, self.records.clone(), self.desk.clone());
         let (orders, thread) = started.map_err(|error| say("start a thread for a disk", error))?;
         self.next_number += 1;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
     /// A new area.
-    Create { path: AreaPath, bytes: u64 },
+    Create { path: AreaPath, bytes: u64, fenced: bool },
     /// A larger one.
     Grow { path: AreaPath, bytes: u64 },
     /// Other limits.

@@ -2,6 +2,7 @@
 
 use qanat_disk::OpenError;
 use qanat_disk::area::AreaError;
+use qanat_disk::fence::FenceError;
 use qanat_disk::nvme::vfio::NvmeOpenError;
 use qanat_nic::vfio::VfioError;
 use std::io;
@@ -23,6 +24,17 @@ pub(super) enum DiskError {
         path: PathBuf,
         /// What.
         why: String,
+    },
+    /// Partitions of it, or its files.
+    #[error(transparent)]
+    Fence(#[from] FenceError),
+    /// Somebody uses a partition of it that no area has.
+    #[error(
+        "/dev/{name}: a partition of the disk that no area has is in use: end who uses it (lsof, fuser), and add the disk again"
+    )]
+    Partition {
+        /// Which.
+        name: String,
     },
     /// What is on it.
     #[error("{}: {error}", path.display())]
@@ -54,7 +66,11 @@ pub(super) enum DiskError {
 impl DiskError {
     /// Whether the disk may be had later: somebody has it, or it is not there.
     pub(super) fn may_pass(&self) -> bool {
-        matches!(self, DiskError::Open(OpenError::Busy { .. } | OpenError::Open { .. }))
+        matches!(
+            self,
+            DiskError::Open(OpenError::Busy { .. } | OpenError::Open { .. })
+                | DiskError::Fence(FenceError::File { .. })
+        )
     }
 }
 

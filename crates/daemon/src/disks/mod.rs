@@ -11,10 +11,13 @@
 
 pub(crate) mod changes;
 pub(crate) mod core;
+mod descriptors;
 pub(crate) mod disk;
 mod errands;
 mod error;
+mod fences;
 mod function;
+pub(crate) mod left;
 pub(crate) mod listing;
 pub(crate) mod news;
 pub(crate) mod opening;

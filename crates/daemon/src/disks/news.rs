@@ -11,6 +11,7 @@ use crate::log::Event;
 use crate::requests::served::{Served, done};
 use qanat_control::protocol::{Answer, AreaStatus, DiskState};
 use qanat_control::refusal::{Cause, Refusal};
+use qanat_disk::StorageError;
 use qanat_disk::area::AreaError;
 
 /// Heard at one look. The rest is heard in the next turn.
@@ -20,7 +21,9 @@ const HEARD_MAX: usize = 256;
 fn refusal(disk: &str, error: &AreaError) -> Refusal {
     let (cause, remedy) = match error {
         AreaError::Exists { .. } => (Cause::Taken, ": choose another name"),
-        AreaError::NoRoom { .. } => (Cause::Full, ": ask for less, delete areas, or use another disk"),
+        AreaError::NoRoom { .. } | AreaError::Device { error: StorageError::NoRoom, .. } => {
+            (Cause::Full, ": ask for less, delete areas, or use another disk")
+        }
         AreaError::TableFull { .. } => (Cause::Full, ": delete some"),
         AreaError::Fragmented { .. } => (Cause::Full, ""),
         AreaError::NoArea { .. } => (Cause::Other, ": `qanat disk list` shows those there are"),
@@ -68,6 +71,8 @@ impl Daemon {
                 News::Area { id, entry, free_bytes } => {
                     self.area_changed(number, id, entry.map(|entry| *entry), free_bytes)
                 }
+                News::Handed(outcome) => self.descriptor_opened(number, outcome),
+                News::Outgrown { id, bytes } => drop(self.area_outgrown(number, id, bytes)),
                 News::Done(outcome) => self.change_done(number, outcome),
                 News::Failed(error) => self.disk_failed(number, error.to_string()),
                 News::Removed(outcome) => self.disk_removed(number, outcome),

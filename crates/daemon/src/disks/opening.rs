@@ -13,6 +13,7 @@ use crate::log::Event;
 use qanat_control::disk_core::{Closing, ORDER_BYTES_MAX, Order, Report, TenantConfig};
 use qanat_control::protocol::{Answer, AreaWish, DiskState, Fault, receive, send};
 use qanat_control::refusal::{Cause, Refusal};
+use qanat_disk::area::Fence;
 use qanat_disk::disk_core::TENANTS_MAX;
 use qanat_nic::foreign::refuse_rights;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
@@ -30,7 +31,8 @@ const REPORTS_MAX: usize = 256;
 /// Orders that wait while a disk core starts: bytes of its socket's buffer.
 const ORDERS_BYTES: usize = 16 * ORDER_BYTES_MAX;
 
-fn pair(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), DaemonError> {
+/// A pair of sockets, for messages.
+pub(super) fn pair(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), DaemonError> {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | flags, None);
     pair.map_err(|error| say("make a pair of sockets", error))
 }
@@ -59,6 +61,9 @@ impl Daemon {
                 disk.name
             );
             return Err(Refusal::new(Cause::Full, text));
+        }
+        if area.fence != Fence::Core {
+            return self.ask_for_descriptor(number, errand, (&area, wish.read_only));
         }
         wish.layout.check().map_err(|error| error.to_string())?;
         let bytes = wish.layout.length();
@@ -282,7 +287,7 @@ impl Daemon {
     /// Those who have an area are told what it is like now, if they may use more of it, or less often.
     pub(super) fn tell_tenants(&self, number: u32, area: u64, has_grown: bool, is_limited: bool) {
         let Some(disk) = self.disks.all.get(&number).filter(|disk| disk.state == DiskState::Ready) else { return };
-        let Some(entry) = disk.areas.get(&area) else { return };
+        let Some(entry) = disk.areas.get(&area).filter(|entry| entry.fence == Fence::Core) else { return };
         for (tenant, _) in disk.tenants.iter().filter(|(_, tenant)| tenant.area == area) {
             let grow = Order::Grow { tenant: *tenant, extents: entry.extents.clone(), bytes: entry.bytes };
             let limit = Order::Limit { tenant: *tenant, limits: entry.limits };

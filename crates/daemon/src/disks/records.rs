@@ -20,6 +20,9 @@ pub(crate) struct DiskRecord {
     /// It is a PCI function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) function: Option<FunctionWish>,
+    /// It is a directory of files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) directory: bool,
 }
 
 /// The directory of records.
@@ -94,7 +97,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("qanat-disks-{}", std::process::id()));
         let records = Records::at(directory.clone());
         assert!(records.read().unwrap().is_empty(), "nothing there");
-        let record = |path: &str| DiskRecord { path: path.into(), function: None };
+        let record = |path: &str| DiskRecord { path: path.into(), function: None, directory: false };
         records.write("slow", &record("/dev/sdb")).unwrap();
         records.write("fast", &record("/dev/sda")).unwrap();
         records.write("fast", &record("/dev/sdc")).unwrap();
@@ -105,6 +108,11 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["fast", "odd", "slow"]);
         assert!(found[0].1.as_ref().is_ok_and(|found| *found == record("/dev/sdc")) && found[1].1.is_err());
+        let directory_of_files = DiskRecord { directory: true, ..record("/srv/areas") };
+        records.write("site", &directory_of_files).unwrap();
+        let found = records.read().unwrap();
+        assert!(found.iter().any(|(_, found)| found.as_ref().is_ok_and(|found| *found == directory_of_files)));
+        records.remove("site").unwrap();
         records.remove("fast").unwrap();
         records.remove("fast").unwrap();
         assert_eq!(records.read().unwrap().len(), 2);

@@ -3,16 +3,20 @@
 
 use super::core::{DiskCoreStarter, StartedCore};
 use super::error::DiskError;
+use super::fences::{Fences, Means, Offer};
 use super::function::{FunctionCore, WholeDisk, give_back};
 use super::records::{DiskRecord, Records};
-use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Owner, Repair};
+use qanat_disk::area::{
+    Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Extent, Fence, Owner, Repair, UNIT_BYTES,
+};
+use qanat_disk::fence::{AreaFiles, FenceError, Partitions};
 use qanat_disk::{DiskFile, DiskOptions, Geometry, OpenError, Polling, StorageError, Uring, Vsic, make_file};
 use qanat_nic::Region;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -38,6 +42,8 @@ pub(super) struct Opening {
     /// It is new: prepared if it is empty, made with so many bytes if that is said, and written down.
     pub(super) is_new: bool,
     pub(super) size: Option<u64>,
+    /// Where a node of a partition may be made for a moment.
+    pub(super) scratch: PathBuf,
     /// Starts the core of a function.
     pub(super) starter: Option<DiskCoreStarter>,
 }
@@ -49,6 +55,7 @@ pub(crate) struct AreaEntry {
     pub(crate) name: AreaName,
     pub(crate) owner: Owner,
     pub(crate) limits: AreaLimits,
+    pub(crate) fence: Fence,
     pub(crate) is_doomed: bool,
     pub(crate) bytes: u64,
     pub(crate) reserved_bytes: u64,
@@ -63,6 +70,7 @@ pub(super) struct Opened {
     pub(super) bytes: u64,
     pub(super) free_bytes: u64,
     pub(super) geometry: Geometry,
+    pub(super) offer: Offer,
     pub(super) areas: Vec<AreaEntry>,
     pub(super) repairs: Vec<Repair>,
     pub(super) was_prepared: bool,
@@ -79,6 +87,8 @@ pub(super) struct Opened {
 pub(super) enum Order {
     /// A change of its table.
     Change(Change),
+    /// A descriptor of an area that the kernel fences.
+    Hand { id: u64, read_only: bool },
     /// The core of a function has ended: open the disk again.
     Open,
     /// Let go of the disk, and forget it.
@@ -91,7 +101,7 @@ pub(super) enum Change {
     Create {
         name: AreaName,
         owner: Owner,
-        limits: AreaLimits,
+        fence: Fence,
         bytes: u64,
     },
     Grow {
@@ -119,6 +129,10 @@ pub(super) enum News {
     Opened(Result<Box<Opened>, DiskError>),
     /// An order has been carried out, or not: the number of its area.
     Done(Result<u64, AreaError>),
+    /// A descriptor, or why there is none.
+    Handed(Result<OwnedFd, AreaError>),
+    /// An area's holder had so many bytes beyond the area, which were taken back.
+    Outgrown { id: u64, bytes: u64 },
     /// This is so from now on: `None`: the area is gone.
     Area { id: u64, entry: Option<Box<AreaEntry>>, free_bytes: u64 },
     /// The disk can't be used any more.
@@ -150,6 +164,7 @@ pub(super) fn start(opening: Opening, records: Records, desk: Desk) -> io::Resul
     let (sender, orders) = sync_channel(ORDERS_MAX);
     let post = Post { opening, records, desk, orders };
     let work = move || match post.opening.record.function {
+        None if post.opening.record.directory => post.serve(open_directory),
         None => post.serve(open_file),
         Some(_) => post.serve(open_function),
     };
@@ -179,11 +194,11 @@ struct Post {
 impl Post {
     /// Opens the disk, and serves it; again, if it is one that only its core has, and that has ended.
     fn serve<V: Vsic>(mut self, open: Open<V>) {
-        while let Some((areas, opened)) = self.open_at_last(open)
+        while let Some((areas, fences, opened)) = self.open_at_last(open)
             && self.tell(News::Opened(Ok(Box::new(opened))))
         {
             (self.opening.is_new, self.opening.size) = (false, None);
-            let worker = Worker { areas, post: &self, faults: BTreeMap::new(), last: 0, is_cut_off: false };
+            let worker = Worker { areas, fences, post: &self, faults: BTreeMap::new(), last: 0, is_cut_off: false };
             match worker.work() {
                 End::Again => {}
                 End::Over => return,
@@ -193,7 +208,7 @@ impl Post {
 
     /// Opens the disk. One that was added before, and can't be opened now because somebody has it or it is not there, is tried again until
     /// it can, or nobody wants it any more: the core of a daemon that died may hold it for a while.
-    fn open_at_last<V: Vsic>(&self, open: Open<V>) -> Option<(Areas<V>, Opened)> {
+    fn open_at_last<V: Vsic>(&self, open: Open<V>) -> Option<(Areas<V>, Fences, Opened)> {
         let (mut pause, mut is_told) = (AGAIN, false);
         loop {
             let error = match begin(open, &self.opening, &self.records) {
@@ -214,7 +229,7 @@ impl Post {
                     return None;
                 }
                 // Nothing else is asked of a disk that is not open.
-                Ok(Order::Open | Order::Change(_)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Order::Open | Order::Change(_) | Order::Hand { .. }) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
             pause = (pause * 2).min(AGAIN_MAX);
@@ -234,9 +249,14 @@ impl Post {
     }
 }
 
-fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result<(Areas<V>, Opened), DiskError> {
-    let path = &opening.record.path;
+fn begin<V: Vsic>(
+    open: Open<V>,
+    opening: &Opening,
+    records: &Records,
+) -> Result<(Areas<V>, Fences, Opened), DiskError> {
+    let DiskRecord { path, directory, .. } = &opening.record;
     if opening.is_new
+        && !directory
         && let Some(bytes) = opening.size
     {
         make_file(path, bytes, 0o600)?;
@@ -249,7 +269,7 @@ fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result
         Ok(opened)
     });
     if outcome.is_err() && opening.is_new {
-        if opening.size.is_some() {
+        if opening.size.is_some() && !directory {
             // The file was made just now, and is of no use to anybody.
             let _ = std::fs::remove_file(path);
         }
@@ -258,11 +278,12 @@ fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result
             let _ = give_back(function);
         }
     }
-    let Had { mut areas, repairs, was_prepared, completions, file, core } = outcome?;
+    let Had { mut areas, fences, repairs, was_prepared, completions, file, core } = outcome?;
     let opened = Opened {
         bytes: areas.disk_bytes(),
         free_bytes: areas.free_bytes(),
         geometry: areas.disk().geometry(),
+        offer: fences.offer(),
         areas: areas.iter().map(|area| entry(area, None)).collect(),
         repairs,
         was_prepared,
@@ -270,12 +291,13 @@ fn begin<V: Vsic>(open: Open<V>, opening: &Opening, records: &Records) -> Result
         file,
         core,
     };
-    Ok((areas, opened))
+    Ok((areas, fences, opened))
 }
 
 /// A disk that is ours.
 struct Had<V> {
     areas: Areas<V>,
+    fences: Fences,
     repairs: Vec<Repair>,
     was_prepared: bool,
     completions: Option<Polling>,
@@ -298,8 +320,37 @@ fn open_file(opening: &Opening) -> Result<Had<Uring>, DiskError> {
         Ok((Uring::over(opened, std::slice::from_ref(&memory))?, memory))
     };
     let (mut areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut device)?;
+    // A file, or a partition, has no partitions; all else goes on without.
+    let partitions = file.as_ref().map(|file| Partitions::of(file.as_fd(), path, &opening.scratch));
+    let means = partitions.and_then(Result::ok).map_or(Means::None, Means::Partitions);
+    let fences = Fences::of(means, &areas)?;
     let completions = Some(areas.disk().polling());
-    Ok(Had { areas, repairs, was_prepared, completions, file, core: None })
+    Ok(Had { areas, fences, repairs, was_prepared, completions, file, core: None })
+}
+
+/// Opens a directory of files: its table is a file like that of any disk, and nothing else of it is used.
+fn open_directory(opening: &Opening) -> Result<Had<Uring>, DiskError> {
+    let Opening { record: DiskRecord { path, .. }, is_new, size, .. } = opening;
+    let files = AreaFiles::at(path, *is_new && size.is_some())?;
+    let table = files.table();
+    if *is_new && size.is_none() && !table.exists() {
+        let what = "there are no areas in it yet: say by --size how much they may take together";
+        return Err(FenceError::Directory { path: path.clone(), what }.into());
+    }
+    let is_made = *is_new && size.is_some();
+    if let (true, Some(bytes)) = (is_new, size) {
+        files.make_table(*bytes)?;
+    }
+    let of_table = DiskRecord { path: table.clone(), function: None, directory: false };
+    let had = open_file(&Opening { record: of_table, ..opening.clone() });
+    let fenced =
+        had.and_then(|had| Ok(Had { fences: Fences::of(Means::Files(files), &had.areas)?, file: None, ..had }));
+    fenced.inspect_err(|_| {
+        if is_made {
+            // It was made just now, and is of no use to anybody.
+            let _ = std::fs::remove_file(&table);
+        }
+    })
 }
 
 /// Starts a function's core, and opens the disk by that.
@@ -309,7 +360,8 @@ fn open_function(opening: &Opening) -> Result<Had<WholeDisk>, DiskError> {
     let (Some(function), Some(starter)) = (&opening.record.function, &opening.starter) else { return Err(none()) };
     let mut core = FunctionCore::start(function, starter)?;
     let (areas, repairs, was_prepared) = open_areas(path, opening.is_new, &mut || core.whole())?;
-    Ok(Had { areas, repairs, was_prepared, completions: None, file: None, core: core.hand_over() })
+    let fences = Fences::of(Means::None, &areas)?;
+    Ok(Had { fences, areas, repairs, was_prepared, completions: None, file: None, core: core.hand_over() })
 }
 
 /// Opens a disk; prepares it if it is empty and may be prepared. `device`: has it, each time anew.
@@ -345,6 +397,7 @@ fn entry(area: &Area, fault: Option<String>) -> AreaEntry {
         name: area.name().clone(),
         owner: area.owner(),
         limits: area.limits(),
+        fence: area.fence(),
         is_doomed: area.state() == AreaState::Doomed,
         bytes: area.bytes(),
         reserved_bytes: area.reserved_bytes(),
@@ -363,6 +416,7 @@ enum End {
 
 struct Worker<'a, V> {
     areas: Areas<V>,
+    fences: Fences,
     post: &'a Post,
     /// Areas that could not be zeroed further.
     faults: BTreeMap<u64, String>,
@@ -377,12 +431,23 @@ impl<V: Vsic> Worker<'_, V> {
     fn work(mut self) -> End {
         loop {
             let unready = self.next_unready();
-            let order = match unready {
-                Some(_) => self.post.orders.try_recv(),
-                None => self.post.orders.recv().map_err(|_| TryRecvError::Disconnected),
+            let look = self.fences.next_look();
+            let order = match (unready, look) {
+                (Some(_), _) => self.post.orders.try_recv(),
+                (None, None) => self.post.orders.recv().map_err(|_| TryRecvError::Disconnected),
+                (None, Some(pause)) => self.post.orders.recv_timeout(pause).map_err(|error| match error {
+                    RecvTimeoutError::Timeout => TryRecvError::Empty,
+                    RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+                }),
             };
             let goes_on = match (order, unready) {
-                (Ok(Order::Remove), _) => return self.remove(),
+                (Ok(Order::Remove), _) => match self.fences.check_unused(&self.areas) {
+                    Ok(()) => return self.remove(),
+                    Err(error) => self.post.tell(News::Done(Err(error))),
+                },
+                (Ok(Order::Hand { id, read_only }), _) => self.hand(id, read_only),
+                (Err(TryRecvError::Empty), _) if look == Some(Duration::ZERO) => self.look(),
+                (Err(TryRecvError::Empty), None) => true,
                 (Ok(Order::Open), _) => return End::Again,
                 (Ok(Order::Change(change)), _) => self.carry_out(change),
                 (Err(TryRecvError::Empty), Some(id)) => self.zero(id),
@@ -409,12 +474,13 @@ impl<V: Vsic> Worker<'_, V> {
 
     fn zero(&mut self, id: u64) -> bool {
         self.last = id;
-        match self.areas.zero_some(id, STEP_BYTES) {
-            Ok(_) => self.tell_of(id),
+        match self.fences.zero(&mut self.areas, id, STEP_BYTES) {
+            Ok(()) => self.tell_of(id),
             // Blocks that can't be written are this area's affair; it is tried again when it grows, and when the disk is opened.
-            Err(error @ AreaError::Device { error: StorageError::Medium | StorageError::NoRoom, .. })
-                if self.areas.failure().is_none() =>
-            {
+            Err(
+                error @ (AreaError::Device { error: StorageError::Medium | StorageError::NoRoom, .. }
+                | AreaError::Fence { .. }),
+            ) if self.areas.failure().is_none() => {
                 self.faults.insert(id, error.to_string());
                 self.tell_of(id)
             }
@@ -438,9 +504,24 @@ impl<V: Vsic> Worker<'_, V> {
 
     fn perform(&mut self, change: Change) -> Result<u64, AreaError> {
         match change {
-            Change::Create { name, owner, limits, bytes } => self.areas.create_limited(name, owner, limits, bytes),
+            Change::Create { name, owner, fence, bytes } => {
+                // The ceiling of its user holds anyway.
+                let id = self.areas.create_limited(name, owner, (AreaLimits::default(), fence), bytes)?;
+                let area = self.areas.by_id(id).cloned();
+                let reserved = area.map_or(Ok(()), |area| self.fences.reserve(&area, area.reserved_bytes()));
+                if let Err(error) = reserved {
+                    let name = self.areas.by_id(id).map(|area| area.name().clone());
+                    name.map_or(Ok(id), |name| self.areas.delete(&name))?;
+                    self.fences.release(&mut self.areas, id)?;
+                    return Err(error);
+                }
+                Ok(id)
+            }
             Change::Grow { name, bytes } => {
-                let id = self.areas.get(&name)?.id();
+                let area = self.areas.get(&name)?.clone();
+                let id = area.id();
+                // If the growth is refused, what is there too much is taken back when the area is used.
+                self.fences.reserve(&area, bytes.max(area.reserved_bytes()).next_multiple_of(UNIT_BYTES))?;
                 self.areas.grow(&name, bytes)?;
                 self.faults.remove(&id);
                 Ok(id)
@@ -452,11 +533,37 @@ impl<V: Vsic> Worker<'_, V> {
             Change::Delete { name, is_held } => {
                 let id = self.areas.delete(&name)?;
                 if !is_held {
-                    self.areas.release(id)?;
+                    self.release(id)?;
                 }
                 Ok(id)
             }
-            Change::Release { id } => self.areas.release(id).map(|()| id),
+            Change::Release { id } => self.release(id).map(|()| id),
+        }
+    }
+
+    /// Frees a deleted area's space, or notes that somebody still has it.
+    fn release(&mut self, id: u64) -> Result<(), AreaError> {
+        match self.fences.release(&mut self.areas, id) {
+            Ok(_) | Err(AreaError::Fence { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn hand(&mut self, id: u64, read_only: bool) -> bool {
+        let area = self.areas.by_id(id).filter(|area| area.state() == AreaState::Ready);
+        let gone = || AreaError::NoArea { name: format!("number {id}") };
+        let handed = area.ok_or_else(gone).and_then(|area| self.fences.hand(area, read_only));
+        self.post.tell(News::Handed(handed))
+    }
+
+    /// Looks who has what of the areas that the kernel fences.
+    fn look(&mut self) -> bool {
+        match self.fences.look(&mut self.areas) {
+            Ok((gone, outgrown)) => {
+                let told = gone.into_iter().all(|id| self.tell_of(id));
+                told && outgrown.into_iter().all(|(id, bytes)| self.post.tell(News::Outgrown { id, bytes }))
+            }
+            Err(error) => self.fail(error),
         }
     }
 
@@ -484,6 +591,7 @@ impl<V: Vsic> Worker<'_, V> {
 
     fn remove(self) -> End {
         // Whoever has heard that it is gone may open it.
+        drop(self.fences);
         drop(self.areas);
         self.post.forget();
         End::Over

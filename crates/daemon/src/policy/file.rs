@@ -34,6 +34,14 @@ const POLICY_BYTES_MAX: u64 = 4 << 20;
 /// Where the daemon that everybody asks writes down which disks it has.
 const DISK_RECORDS: &str = "/var/lib/qanat/disks";
 
+/// Where a daemon writes down which disks it has if its policy does not say: by its control socket.
+pub fn usual_disk_records(socket: &Path) -> PathBuf {
+    match socket == Path::new(DEFAULT_SOCKET) {
+        true => PathBuf::from(DISK_RECORDS),
+        false => socket.with_extension("disks"),
+    }
+}
+
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -163,9 +171,7 @@ impl Policy {
 
     /// The directory in which the daemon writes down which disks it has.
     pub fn disk_directory(&self) -> PathBuf {
-        let beside = || self.socket.with_extension("disks");
-        let usual = (self.socket == Path::new(DEFAULT_SOCKET)).then(|| PathBuf::from(DISK_RECORDS));
-        self.disk_records.clone().or(usual).unwrap_or_else(beside)
+        self.disk_records.clone().unwrap_or_else(|| usual_disk_records(&self.socket))
     }
 
     /// Has the default policy use an uplink, whose networks are these: root's cards may have their addresses.

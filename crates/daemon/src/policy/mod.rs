@@ -10,7 +10,7 @@ mod rule;
 pub use accounts::{SUBORDINATE_USERS, Subordinates};
 pub use error::PolicyError;
 pub(crate) use file::DEFAULT_GROUP;
-pub use file::{Grant, NicPolicy, Policy, Standing, UplinkPolicy, VfPolicy};
+pub use file::{Grant, NicPolicy, Policy, Standing, UplinkPolicy, VfPolicy, usual_disk_records};
 pub use names::{InVain, Names, group_number, has_account};
 pub(crate) use processors::NET_CORES_MAX;
 pub use processors::{NetPolicy, parse_processors};

@@ -176,6 +176,38 @@ pub enum AreaError {
         /// Pieces an area may have.
         pieces_max: usize,
     },
+    /// A partition is one piece, and no free one is large enough.
+    #[error(
+        "no free piece of the disk is large enough for a partition of {wanted} bytes (the largest has {largest}); delete areas, or make one without --fenced, which may lie in several pieces"
+    )]
+    NotInOnePiece {
+        /// What was wanted.
+        wanted: u64,
+        /// Bytes of the largest.
+        largest: u64,
+    },
+    /// A partition grows to where it ends, and that is another's.
+    #[error(
+        "the area {name} is a partition, and there is not so much room behind it; make another one, or delete what is behind it"
+    )]
+    NoRoomBehind {
+        /// Which.
+        name: String,
+    },
+    /// The kernel refused the partition, or the file.
+    #[error("the area {name}: {why}")]
+    Fence {
+        /// Which.
+        name: String,
+        /// What, with the remedy.
+        why: String,
+    },
+    /// Somebody has a descriptor of an area.
+    #[error("the area {name} is still open somewhere: end who has it")]
+    Held {
+        /// Which.
+        name: String,
+    },
     /// The table is full.
     #[error("the disk has {areas} areas, as many as its table holds")]
     TableFull {

@@ -27,5 +27,5 @@ pub use error::{AreaError, Copy};
 pub use extent::{Extent, Piece, pieces};
 pub use layout::UNIT_BYTES;
 pub use store::{Areas, Repair};
-pub use table::{Area, AreaLimits, AreaName, AreaState, Owner};
+pub use table::{Area, AreaLimits, AreaName, AreaState, Fence, Owner};
 pub use view::AreaDisk;

@@ -6,7 +6,7 @@ use super::foreign;
 use super::journal::{self, Record};
 use super::layout::{DATA, DISK_BYTES_MIN, RECORD_BYTES, RECORDS, SUPERBLOCK_BYTES, SUPERBLOCKS, UNIT_BYTES, record};
 use super::superblock::{self, Found, Superblock};
-use super::table::{Area, AreaLimits, AreaName, AreaState, Change, Owner, Table};
+use super::table::{Area, AreaLimits, AreaName, AreaState, Change, Fence, Owner, Table};
 use super::view::{AreaDisk, set_window};
 use crate::error::StorageError;
 use crate::vsic::{Completion, Operation, Request, Vsic};
@@ -171,16 +171,21 @@ impl<V: Vsic> Areas<V> {
         &mut self.disk
     }
 
+    /// The area of that number.
+    pub fn by_id(&self, id: u64) -> Option<&Area> {
+        self.superblock.table.areas.get(&id)
+    }
+
     /// Reserves space for a new area, rounded up to units; it is durable when this returns. The space is used from when
     /// [`zero_some`](Areas::zero_some) says so.
     ///
     /// # Errors
     /// [`AreaError`].
     pub fn create(&mut self, name: AreaName, owner: Owner, bytes: u64) -> Result<u64, AreaError> {
-        self.create_limited(name, owner, AreaLimits::default(), bytes)
+        self.create_limited(name, owner, (AreaLimits::default(), Fence::Core), bytes)
     }
 
-    /// As [`create`](Areas::create), with what its holder may ask for.
+    /// As [`create`](Areas::create), with what its holder may ask for, and what keeps it from the rest.
     ///
     /// # Errors
     /// [`AreaError`].
@@ -188,10 +193,10 @@ impl<V: Vsic> Areas<V> {
         &mut self,
         name: AreaName,
         owner: Owner,
-        limits: AreaLimits,
+        (limits, fence): (AreaLimits, Fence),
         bytes: u64,
     ) -> Result<u64, AreaError> {
-        let area = Area { limits, ..self.superblock.table.created(name, owner, bytes)? };
+        let area = Area { limits, ..self.superblock.table.created(name, owner, fence, bytes)? };
         let id = area.id;
         self.commit(Change::Put(area))?;
         Ok(id)
@@ -261,15 +266,28 @@ impl<V: Vsic> Areas<V> {
             }
         }
         self.perform(0, Operation::Flush)?;
-        let left = area.reserved_bytes() - area.bytes() - bytes;
+        self.note_zeroed(id, bytes)
+    }
+
+    /// Lets the next `bytes` of what an area has reserved be used: whoever has it zeroed them durably, as for an area that is a file.
+    /// Bytes still to be done.
+    ///
+    /// # Errors
+    /// [`AreaError`].
+    pub fn note_zeroed(&mut self, id: u64, bytes: u64) -> Result<u64, AreaError> {
+        let Some(area) = self.superblock.table.areas.get(&id).cloned() else { return Ok(0) };
+        let bytes = bytes.min(area.reserved_bytes() - area.bytes());
         let ready_units = area.ready_units + bytes / UNIT_BYTES;
+        let left = area.reserved_bytes() - ready_units * UNIT_BYTES;
         self.commit(Change::Put(Area { ready_units, ..area }))?;
         Ok(left)
     }
 
-    /// Frees what was deleted before the disk was opened: nobody can hold it.
+    /// Frees what was deleted before the disk was opened: nobody can hold it. Of areas that the kernel fences, somebody may have a
+    /// descriptor; whoever asks the kernel releases them.
     fn finish_deletions(&mut self) -> Result<(), AreaError> {
-        let doomed: Vec<u64> = self.iter().filter(|area| area.state == AreaState::Doomed).map(Area::id).collect();
+        let is_free = |area: &&Area| area.state == AreaState::Doomed && area.fence == Fence::Core;
+        let doomed: Vec<u64> = self.iter().filter(is_free).map(Area::id).collect();
         doomed.into_iter().try_for_each(|id| self.release(id))
     }
 

@@ -71,6 +71,18 @@ pub enum AreaState {
     Doomed,
 }
 
+/// What keeps an area's holder from the rest of its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fence {
+    /// The disk's core, which does for the holder what it asks for.
+    #[default]
+    Core,
+    /// The kernel: the holder has the descriptor of a partition. The area is one extent.
+    Partition,
+    /// The kernel: the holder has the descriptor of a file. The area's extents count its bytes, and nothing lies there.
+    File,
+}
+
 /// An area.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Area {
@@ -80,6 +92,7 @@ pub struct Area {
     pub(super) owner: Owner,
     pub(super) limits: AreaLimits,
     pub(super) state: AreaState,
+    pub(super) fence: Fence,
     /// Of its units, so many are zeroed and in use; the rest is reserved.
     pub(super) ready_units: u64,
     pub(super) extents: Vec<Extent>,
@@ -111,6 +124,11 @@ impl Area {
         self.state
     }
 
+    /// What keeps its holder from the rest of the disk.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
     /// Where it lies.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
@@ -137,9 +155,13 @@ impl Area {
 
     pub(super) fn write(&self, writer: &mut Writer<'_>) {
         writer.u64(self.id);
-        writer.u8(match self.state {
-            AreaState::Ready => 1,
-            AreaState::Doomed => 2,
+        writer.u8(match (self.fence, self.state) {
+            (Fence::Core, AreaState::Ready) => 1,
+            (Fence::Core, AreaState::Doomed) => 2,
+            (Fence::Partition, AreaState::Ready) => 3,
+            (Fence::Partition, AreaState::Doomed) => 4,
+            (Fence::File, AreaState::Ready) => 5,
+            (Fence::File, AreaState::Doomed) => 6,
         });
         writer.u8(self.name.0.len() as u8);
         writer.bytes(self.name.0.as_bytes());
@@ -157,9 +179,13 @@ impl Area {
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Option<Area> {
         let id = reader.u64()?;
-        let state = match reader.u8()? {
-            1 => AreaState::Ready,
-            2 => AreaState::Doomed,
+        let (fence, state) = match reader.u8()? {
+            1 => (Fence::Core, AreaState::Ready),
+            2 => (Fence::Core, AreaState::Doomed),
+            3 => (Fence::Partition, AreaState::Ready),
+            4 => (Fence::Partition, AreaState::Doomed),
+            5 => (Fence::File, AreaState::Ready),
+            6 => (Fence::File, AreaState::Doomed),
             _ => return None,
         };
         let length = usize::from(reader.u8()?);
@@ -173,7 +199,7 @@ impl Area {
         }
         let extents: Option<Vec<Extent>> =
             (0..count).map(|_| Some(Extent { unit: reader.u64()?, units: reader.u64()? })).collect();
-        Some(Area { id, name, owner, limits, state, ready_units, extents: extents? })
+        Some(Area { id, name, owner, limits, state, fence, ready_units, extents: extents? })
     }
 }
 
@@ -232,6 +258,9 @@ impl Table {
             if area.state == AreaState::Ready {
                 names.push(&area.name);
             }
+            if area.fence == Fence::Partition && area.extents.len() > 1 {
+                return wrong(format!("area {} is a partition, and in several pieces", area.name));
+            }
             for extent in &area.extents {
                 match extent.end() {
                     Some(end) if extent.units > 0 && extent.unit >= data.start && end <= data.end => {
@@ -279,7 +308,7 @@ impl Table {
     }
 
     /// `area` with more space, to `bytes` in all: behind its last extent if that is free, else the smallest run that suffices, else the
-    /// largest ones.
+    /// largest ones. A partition stays in one piece.
     pub(super) fn extended(&self, mut area: Area, bytes: u64) -> Result<Area, AreaError> {
         let wanted = bytes.div_ceil(UNIT_BYTES);
         let mut missing = wanted.saturating_sub(area.units());
@@ -298,6 +327,16 @@ impl Table {
             *behind = Extent { unit: behind.unit + taken, units: behind.units - taken };
         }
         free.sort_unstable_by_key(|extent| extent.units);
+        if area.fence == Fence::Partition {
+            let largest = if area.extents.is_empty() { free.last().map_or(0, |run| run.units) } else { 0 };
+            if missing > largest {
+                let (name, largest) = (area.name.to_string(), largest * UNIT_BYTES);
+                return Err(match area.extents.is_empty() {
+                    true => AreaError::NotInOnePiece { wanted: bytes, largest },
+                    false => AreaError::NoRoomBehind { name },
+                });
+            }
+        }
         while missing > 0 {
             let best = free.partition_point(|extent| extent.units < missing).min(free.len().saturating_sub(1));
             if free.is_empty() || area.extents.len() == EXTENTS_MAX {
@@ -312,7 +351,7 @@ impl Table {
     }
 
     /// A new area, with nothing of it zeroed.
-    pub(super) fn created(&self, name: AreaName, owner: Owner, bytes: u64) -> Result<Area, AreaError> {
+    pub(super) fn created(&self, name: AreaName, owner: Owner, fence: Fence, bytes: u64) -> Result<Area, AreaError> {
         if self.by_name(&name).is_some() {
             return Err(AreaError::Exists { name: name.0 });
         }
@@ -323,7 +362,7 @@ impl Table {
             return Err(AreaError::TableFull { areas: self.areas.len() });
         }
         let (id, limits, state) = (self.next_id, AreaLimits::default(), AreaState::Ready);
-        self.extended(Area { id, name, owner, limits, state, ready_units: 0, extents: Vec::new() }, bytes)
+        self.extended(Area { id, name, owner, limits, state, fence, ready_units: 0, extents: Vec::new() }, bytes)
     }
 
     /// Makes a change.

@@ -144,6 +144,13 @@ impl DiskFile {
         Ok(DiskFile { fd: Arc::new(fd), geometry, polled: queue.offers_polling(), namespace: None, _guard: None })
     }
 
+    /// The same, of which only the first `bytes` are used.
+    #[must_use]
+    pub fn limited(mut self, bytes: u64) -> DiskFile {
+        self.geometry.blocks = self.geometry.blocks.min(bytes / u64::from(self.geometry.block_bytes));
+        self
+    }
+
     /// What it is like.
     pub fn geometry(&self) -> Geometry {
         self.geometry

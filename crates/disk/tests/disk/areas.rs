@@ -1,5 +1,5 @@
 //! Areas on a simulated disk: power lost at every write, damage in every copy, full and foreign disks.
-use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Owner, UNIT_BYTES};
+use qanat_disk::area::{Area, AreaError, AreaLimits, AreaName, AreaState, Areas, Fence, Owner, UNIT_BYTES};
 use qanat_disk::{Completion, Geometry, Media, Operation, Request, Sim, SimConfig, StorageError, Vsic, VsicStatistics};
 use qanat_nic::Random;
 use std::cell::RefCell;
@@ -8,11 +8,11 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 const MIB: u64 = 1 << 20;
-const OWNER: Owner = Owner { uid: 1_000, gid: 1_000 };
+pub const OWNER: Owner = Owner { uid: 1_000, gid: 1_000 };
 
 /// A device whose power can be lost from outside: when so many requests have been submitted, the last of them is still under way.
 #[derive(Clone, Debug)]
-struct Plug {
+pub struct Plug {
     sim: Rc<RefCell<Option<Sim>>>,
     geometry: Geometry,
     left: Rc<RefCell<u64>>,
@@ -76,19 +76,19 @@ impl Vsic for Plug {
     }
 }
 
-fn name(text: &str) -> AreaName {
+pub fn name(text: &str) -> AreaName {
     AreaName::new(text).unwrap()
 }
 
-fn prepare(media: &Media, left: u64) -> Result<Areas<Plug>, AreaError> {
+pub fn prepare(media: &Media, left: u64) -> Result<Areas<Plug>, AreaError> {
     Areas::prepare(Plug::new(media, left), &Areas::<Plug>::memory().unwrap(), [7; 16])
 }
 
-fn open(media: &Media) -> Result<Areas<Plug>, AreaError> {
+pub fn open(media: &Media) -> Result<Areas<Plug>, AreaError> {
     Areas::open(Plug::new(media, u64::MAX), &Areas::<Plug>::memory().unwrap()).map(|(areas, _)| areas)
 }
 
-fn media(block_bytes: u32) -> Media {
+pub fn media(block_bytes: u32) -> Media {
     Media::new(3 * MIB / u64::from(block_bytes), block_bytes)
 }
 
@@ -145,6 +145,11 @@ fn script() -> Vec<Step> {
         }),
         create("third", 50_000),
         zero("third"),
+        step(|areas| {
+            let of = (AreaLimits::default(), Fence::Partition);
+            areas.create_limited(name("fourth"), OWNER, of, 20_000).map(drop)
+        }),
+        zero("fourth"),
         step(|areas| areas.set_limits(&name("third"), AreaLimits { requests_per_second: 9, bytes_per_second: 0 })),
     ]
 }

@@ -4,6 +4,7 @@
 mod areas;
 mod disk_core;
 mod drivers;
+mod fences;
 mod hostile;
 mod middleware;
 mod nvme;

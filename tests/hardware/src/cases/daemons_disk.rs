@@ -5,6 +5,7 @@ use super::house::House;
 use super::rig::{drain, fill, frame_of, plain};
 use super::without_kernel::NAMESPACE;
 use crate::kernel::{bind, block_device, device, driver, eventually, nvme_of, write};
+use qanat_control::client::OpenedArea;
 use qanat_control::protocol::{AreaPath, AreaWish};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::shared::{SharedLayout, SharedTransport};
@@ -38,7 +39,7 @@ fn area_of(house: &House, disk: &str) -> (Nvme<SharedTransport>, Pool) {
     let path = AreaPath { disk: disk.to_owned(), area: "logs".to_owned() };
     let wish = AreaWish { path, read_only: false, layout };
     eventually("the area", || {
-        let (_, shared) = house.session().open_area(wish.clone()).ok()?;
+        let (_, OpenedArea::Shared(shared)) = house.session().open_area(wish.clone()).ok()? else { return None };
         shared.open(MonotonicClock::new(), options()).ok()
     })
 }
