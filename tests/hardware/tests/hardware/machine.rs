@@ -83,7 +83,8 @@ impl Machine {
         command.arg("-kernel").arg(&parts.kernel).arg("-initrd").arg(image);
         // What the kernel doesn't know becomes a variable of its first program.
         let choice = std::env::var(CHOICE).unwrap_or_default();
-        let parameters = format!("console=ttyS0 quiet panic=-1 intel_iommu=on iommu=nopt {CHOICE}={choice}");
+        let parameters =
+            format!("console=ttyS0 quiet panic=-1 intel_iommu=on iommu=nopt no_timer_check {CHOICE}={choice}");
         command.args(["-append", &parameters]);
         let mut device = |text: &str| {
             command.args(["-device", text]);
