@@ -113,7 +113,10 @@ impl Journal {
                 LogEvent::Durable { before } => {
                     self.durable = before;
                     let Outstanding { turns, bytes } = &mut self.outstanding;
-                    while let Some((_, of_turn)) = turns.pop_front_if(|(position, _)| *position < before) {
+                    while let Some(&(position, of_turn)) = turns.front()
+                        && position < before
+                    {
+                        turns.pop_front();
                         *bytes -= of_turn;
                     }
                     return Some(News::Durable);

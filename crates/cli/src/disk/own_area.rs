@@ -36,13 +36,17 @@ fn find(
         make_file(path, bytes, 0o600).map_err(|error| error.to_string())?;
     }
     let failed = |error: AreaError| format!("{}: {error}", path.display());
-    let memory = Areas::<Uring>::memory().map_err(failed)?;
-    let open = || Uring::open(path, options, std::slice::from_ref(&memory)).map_err(|error| error.to_string());
-    let mut areas = match Areas::open(open()?, &memory) {
+    let open = || {
+        // Each attempt takes its memory with it.
+        let memory = Areas::<Uring>::memory().map_err(failed)?;
+        let disk = Uring::open(path, options, std::slice::from_ref(&memory)).map_err(|error| error.to_string())?;
+        Ok::<_, String>(Areas::open(disk, &memory))
+    };
+    let mut areas = match open()? {
         Ok((areas, _)) => areas,
         Err(AreaError::Unprepared) => {
             prepare::prepare(path)?;
-            Areas::open(open()?, &memory).map_err(failed)?.0
+            open()?.map_err(failed)?.0
         }
         Err(error) => return Err(failed(error)),
     };

@@ -233,7 +233,7 @@ fn only_a_whole_device_has_partitions() {
 #[test]
 fn a_descriptor_that_was_handed_over_is_used_as_far_as_was_said() {
     let house = house();
-    ftruncate(&house.handed(), MIB).unwrap();
+    ftruncate(house.handed(), MIB).unwrap();
     let file = DiskFile::over(house.handed(), &house.file(), 4).unwrap().limited(SIZES.0);
     assert_eq!(file.geometry().bytes(), SIZES.0);
 }

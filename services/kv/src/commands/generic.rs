@@ -128,7 +128,7 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
     let database = call.state.keyspace.database(call.database);
     let mut found = None;
     for _ in 0..TRIES {
-        if database.len() == 0 {
+        if database.is_empty() {
             break;
         }
         let place = call.state.random.usize(..database.len());

@@ -60,7 +60,7 @@ fn flush(call: &mut Call<'_>, is_all: bool) -> Result<(), Fault> {
     }
     let databases = if is_all { 0..DATABASES } else { call.database..call.database + 1 };
     for database in databases {
-        if call.state.keyspace.database(database).len() > 0 {
+        if !call.state.keyspace.database(database).is_empty() {
             call.state.keyspace.change(database, Change::Flush);
         }
     }

@@ -99,7 +99,7 @@ fn of_statistics(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
 fn of_keyspace(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     for number in 0..DATABASES {
         let database = call.state.keyspace.database(number);
-        if database.len() > 0 {
+        if !database.is_empty() {
             writeln!(text, "db{number}:keys={},expires={},avg_ttl=0\r", database.len(), database.volatile_len())?;
         }
     }

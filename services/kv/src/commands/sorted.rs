@@ -232,7 +232,7 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::Syntax);
     }
     let count = if args.len() > 2 { Some(call.integer(2)?) } else { None };
-    if count.is_some_and(|count| count < -(i64::MAX / 2) || count > i64::MAX / 2) {
+    if count.is_some_and(|count| !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count)) {
         return Err(Fault::Said("ERR value is out of range"));
     }
     let length = call.sorted(key)?.map_or(0, Sorted::len);

@@ -80,7 +80,10 @@ fn wanted<'a>(call: &Call<'a>, index: usize, given: Option<(By, bool)>) -> Resul
     Ok(Wanted { key: args.at(index), range, is_reversed, with_scores, offset, count })
 }
 
-fn found(call: &Call<'_>, wanted: &Wanted<'_>) -> Result<Vec<(f64, Box<[u8]>)>, Fault> {
+/// A member with its score.
+pub type Scored = (f64, Box<[u8]>);
+
+fn found(call: &Call<'_>, wanted: &Wanted<'_>) -> Result<Vec<Scored>, Fault> {
     let Some(sorted) = call.sorted(wanted.key)? else { return Ok(Vec::new()) };
     let order = sorted.order();
     let ranks = if wanted.is_reversed { wanted.range.ranks_reversed(order) } else { wanted.range.ranks(order) };

@@ -2,6 +2,7 @@
 
 use crate::commands::sets::counted_with_limit;
 use crate::commands::sorted::answer;
+use crate::commands::sorted_ranges::Scored;
 use crate::engine::call::Call;
 use crate::engine::command::{Keys, commands};
 use crate::engine::fault::Fault;
@@ -110,7 +111,7 @@ fn wanted(call: &Call<'_>, index: usize, of: Of, stores: bool) -> Result<Wanted,
     Ok(wanted)
 }
 
-fn combined(call: &Call<'_>, of: Of, wanted: &Wanted) -> Result<Vec<(f64, Box<[u8]>)>, Fault> {
+fn combined(call: &Call<'_>, of: Of, wanted: &Wanted) -> Result<Vec<Scored>, Fault> {
     let sets =
         wanted.keys.clone().zip(&wanted.weights).map(|(place, weight)| members(call, call.args.at(place), *weight));
     let sets: Vec<Members> = sets.collect::<Result<_, _>>()?;
@@ -133,7 +134,7 @@ fn combined(call: &Call<'_>, of: Of, wanted: &Wanted) -> Result<Vec<(f64, Box<[u
             Of::Difference => all.retain(|member, _| !set.contains_key(member)),
         }
     }
-    let mut found: Vec<(f64, Box<[u8]>)> = all.into_iter().map(|(member, score)| (score, member)).collect();
+    let mut found: Vec<Scored> = all.into_iter().map(|(member, score)| (score, member)).collect();
     found.sort_unstable_by(|one, other| compare((one.0, &one.1), (other.0, &other.1)));
     Ok(found)
 }

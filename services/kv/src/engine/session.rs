@@ -190,6 +190,11 @@ impl Sessions {
         self.count
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Clients that have come so far.
     pub fn ids(&self) -> u64 {
         self.ids

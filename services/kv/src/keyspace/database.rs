@@ -34,6 +34,11 @@ impl Database {
         self.keys.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Keys that expire.
     pub fn volatile_len(&self) -> usize {
         self.volatile.len()

@@ -27,6 +27,11 @@ impl Hash {
         self.fields.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// A field's value.
     pub fn get(&self, field: &[u8]) -> Option<&Bytes> {
         self.fields.get(field)

@@ -25,6 +25,11 @@ impl List {
         self.elements.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The element at an index.
     pub fn get(&self, index: usize) -> Option<&Bytes> {
         self.elements.get(index)

@@ -29,6 +29,11 @@ impl Ranked {
         self.length
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The chunk in which the first element lies that is not before a bound, and its place there. `is_before` is true up to the bound.
     fn place(&self, is_before: impl Fn(f64, &[u8]) -> bool) -> (usize, usize) {
         let after =

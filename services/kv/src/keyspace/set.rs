@@ -27,6 +27,11 @@ impl Set {
         self.members.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether it has this member.
     pub fn contains(&self, member: &[u8]) -> bool {
         self.members.contains(member)

@@ -28,6 +28,11 @@ impl Sorted {
         self.scores.len()
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// A member's score.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         self.scores.get(member).copied()

@@ -22,7 +22,7 @@ pub struct Walk {
 }
 
 /// All keys. One thread's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Keyspace {
     databases: [Database; DATABASES as usize],
     /// The time (Unix, ms), as of this turn.
@@ -39,21 +39,6 @@ pub struct Keyspace {
     pub notes_pushes: bool,
     /// Keys that had something pushed, or a member added.
     pub pushed: Vec<Place>,
-}
-
-impl Default for Keyspace {
-    fn default() -> Keyspace {
-        Keyspace {
-            databases: Default::default(),
-            now_ms: 0,
-            record: Encoder::default(),
-            changes: 0,
-            expired: 0,
-            watches: Watches::default(),
-            notes_pushes: false,
-            pushed: Vec::new(),
-        }
-    }
 }
 
 impl Keyspace {
@@ -162,6 +147,11 @@ impl Keyspace {
     /// Keys of all databases.
     pub fn len(&self) -> usize {
         self.databases.iter().map(Database::len).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Begins to write all keys.

@@ -96,6 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::type_complexity, reason = "a table of this test")]
     fn words_are_unquoted_as_redis_does() {
         let cases: [(&[u8], Option<&[&[u8]]>); 8] = [
             (b"", Some(&[])),

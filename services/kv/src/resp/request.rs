@@ -192,6 +192,7 @@ mod tests {
 
     const BULK_BYTES_MAX: usize = 1 << 20;
 
+    #[expect(clippy::type_complexity, reason = "of this test alone")]
     fn whole(input: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, ProtocolError> {
         let mut request = Request::default();
         Ok(match request.advance(input, BULK_BYTES_MAX)? {

@@ -1,0 +1,78 @@
+//! `qanat kv` as its users run it: redis-cli and redis-benchmark on kernel sockets, and what is there after it was killed or told to end,
+//! in both placements.
+#![forbid(unsafe_code)]
+
+use qanat_tests::e2e::{PATIENCE, Program, Running, eventually, qanat, scenario};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::path::Path;
+
+const ADDRESS: &str = "10.77.0.2";
+
+fn ask(words: &[&str]) -> String {
+    let outcome = Program::new("redis-cli").arguments(["-h", ADDRESS]).arguments(words).patience(PATIENCE).succeeds();
+    outcome.text().trim().to_owned()
+}
+
+fn start(disk: &str, more: &[&str], directory: &Path) -> Running {
+    let running = Program::new(qanat()).arguments(["kv", "--disk", disk]).arguments(more).directory(directory).start();
+    eventually("it answers", PATIENCE, || {
+        let outcome = Program::new("redis-cli").arguments(["-h", ADDRESS, "ping"]).patience(PATIENCE).run();
+        outcome.text().trim() == "PONG"
+    });
+    running
+}
+
+fn tell(running: &Running, signal: Signal) {
+    let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw).expect("a process group");
+    kill_process_group(group, signal).expect("a signal");
+}
+
+/// All that was acknowledged is there after `kill -9`, and after a graceful end.
+fn keeps(disk: &str, more: &[&str], directory: &Path) {
+    let running = start(disk, more, directory);
+    assert_eq!(ask(&["set", "word", "kept"]), "OK");
+    assert_eq!(ask(&["rpush", "list", "a", "b", "c"]), "3");
+    assert_eq!(ask(&["hset", "hash", "field", "value"]), "1");
+    assert_eq!(ask(&["zadd", "ranks", "2", "second", "1", "first"]), "2");
+    assert_eq!(ask(&["nosuch"]), "ERR unknown command 'nosuch', with args beginning with:");
+    let benchmark = ["-h", ADDRESS, "-q", "-n", "2000", "-c", "20", "-P", "4", "-r", "500", "-t", "set,get,lpush,incr"];
+    Program::new("redis-benchmark").arguments(benchmark).patience(PATIENCE).succeeds();
+    let keys = ask(&["dbsize"]);
+    assert_eq!(ask(&["set", "last", "acknowledged"]), "OK");
+    tell(&running, Signal::KILL);
+    drop(running);
+
+    let running = start(disk, more, directory);
+    assert_eq!(ask(&["get", "last"]), "acknowledged");
+    assert_eq!(ask(&["del", "last"]), "1");
+    assert_eq!(ask(&["dbsize"]), keys);
+    assert_eq!(ask(&["lrange", "list", "0", "-1"]), "a\nb\nc");
+    tell(&running, Signal::TERM);
+    let outcome = running.wait(PATIENCE);
+    assert_eq!(outcome.code, Some(0), "{}{}", outcome.text(), outcome.stderr);
+
+    let running = start(disk, more, directory);
+    assert_eq!(ask(&["get", "last"]), "");
+    assert_eq!(ask(&["hget", "hash", "field"]), "value");
+    assert_eq!(ask(&["zrange", "ranks", "0", "-1"]), "first\nsecond");
+    tell(&running, Signal::TERM);
+    assert_eq!(running.wait(PATIENCE).code, Some(0));
+}
+
+#[test]
+fn a_file_of_its_own_is_made_and_keeps_what_was_acknowledged() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = directory.path().join("kv.img");
+        keeps(&disk.display().to_string(), &["--size", "64M"], directory.path());
+    });
+}
+
+#[test]
+fn split_it_keeps_what_was_acknowledged() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = directory.path().join("kv.img");
+        keeps(&disk.display().to_string(), &["--size", "64M", "--placement", "split"], directory.path());
+    });
+}
