@@ -10,6 +10,7 @@
 use qanat::disk::Vsic;
 use qanat_examples::diskmap::Diskmap;
 use std::cell::Cell;
+use std::error::Error;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ const WINDOW: u32 = 128;
 const SIZES: [u32; 9] = [512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536, 131_072];
 
 /// Requests a second of one size.
-fn reads_a_second(path: &Path, bytes: u32, time: Duration) -> Result<f64, String> {
-    let mut map = Diskmap::open(path, WINDOW, bytes.max(4_096)).map_err(|error| error.to_string())?;
+fn reads_a_second(path: &Path, bytes: u32, time: Duration) -> Result<f64, Box<dyn Error>> {
+    let mut map = Diskmap::open(path, WINDOW, bytes.max(4_096))?;
     let geometry = map.disk().geometry();
     let blocks = u64::from(bytes / geometry.block_bytes);
     let places = geometry.blocks.checked_div(blocks).filter(|places| *places > 0);
@@ -45,12 +46,12 @@ fn reads_a_second(path: &Path, bytes: u32, time: Duration) -> Result<f64, String
         }
     }
     match failure.get() {
-        Some(error) => Err(format!("{}: {error}", path.display())),
+        Some(error) => Err(format!("{}: {error}", path.display()).into()),
         None => Ok(count.get() as f64 / begun.elapsed().as_secs_f64()),
     }
 }
 
-fn main() -> Result<(), String> {
+fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().collect();
     let path = words.get(1).ok_or("usage: diskmap FILE [MILLISECONDS]")?;
     let milliseconds = words.get(2).map_or(Ok(2_000), |text| text.parse()).map_err(|error| format!("time: {error}"))?;

@@ -43,8 +43,8 @@ const LAYERS: [&[&str]; 12] = [
     ],
     &["qanat-posix", "qanat-bench"],
     &["qanat-packetdrill", "qanat-cli"],
-    &["qanat-tests", "qanat-fuzz", "qanat-disk-suite"],
-    &["qanat-socket-cases", "qanat-hardware"],
+    &["qanat-tests", "qanat-disk-suite"],
+    &["qanat-socket-cases", "qanat-hardware", "qanat-fuzz"],
 ];
 /// The library of the system tests, and the suite of drivers of disks. Tests of crates below them may use them, too.
 const TEST_LIBRARIES: [&str; 2] = ["qanat-tests", "qanat-disk-suite"];

@@ -8,7 +8,7 @@ use crate::disks::core::Tenant;
 use crate::disks::disk::Disk;
 use crate::disks::errands::{Errand, UnderWay, Wish};
 use crate::disks::fences::Offer;
-use crate::disks::opening::pair;
+use crate::disks::pair::pair;
 use crate::disks::worker::{AreaEntry, Order};
 use crate::error::DaemonError;
 use crate::log::Event;

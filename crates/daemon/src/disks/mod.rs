@@ -21,6 +21,7 @@ pub(crate) mod left;
 pub(crate) mod listing;
 pub(crate) mod news;
 pub(crate) mod opening;
+mod pair;
 pub(crate) mod records;
 pub(crate) mod usage;
 mod worker;

@@ -7,6 +7,7 @@ use crate::disks::changes::owned;
 use crate::disks::core::{Awaiting, DiskCore, DiskCoreStarter, StartedCore, Tenant};
 use crate::disks::disk::limits_of;
 use crate::disks::errands::{Errand, Wish};
+use crate::disks::pair::pair;
 use crate::disks::worker::Order as DiskOrder;
 use crate::error::{DaemonError, say};
 use crate::log::Event;
@@ -16,8 +17,8 @@ use qanat_control::refusal::{Cause, Refusal};
 use qanat_disk::area::Fence;
 use qanat_disk::disk_core::TENANTS_MAX;
 use qanat_nic::foreign::refuse_rights;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{SocketFlags, sockopt};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// Requests that a disk core may have at its disk at once.
@@ -30,12 +31,6 @@ const AGAIN: Duration = Duration::from_secs(2);
 const REPORTS_MAX: usize = 256;
 /// Orders that wait while a disk core starts: bytes of its socket's buffer.
 const ORDERS_BYTES: usize = 16 * ORDER_BYTES_MAX;
-
-/// A pair of sockets, for messages.
-pub(super) fn pair(flags: SocketFlags) -> Result<(OwnedFd, OwnedFd), DaemonError> {
-    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | flags, None);
-    pair.map_err(|error| say("make a pair of sockets", error))
-}
 
 impl Daemon {
     /// How disk cores are started. Disks that only a core can open are opened now.

@@ -135,11 +135,11 @@ impl Ring {
     /// Queues an entry for a file or block device; whether there was room.
     ///
     /// # Safety
-    /// The memory that the entry names is registered with the ring, and nobody's else until its completion.
+    /// The memory that the entry names is registered with the ring, and nobody else's until its completion.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: &squeue::Entry) -> bool {
         match self {
-            // SAFETY: as the caller says.
+            // SAFETY: the entry names registered memory, which is nobody else's until its completion.
             Ring::Blocks(ring) | Ring::PolledBlocks(ring, _) => unsafe { ring.submission().push(entry) }.is_ok(),
             // A generic device is asked by commands only.
             Ring::Commands(..) => true,
@@ -152,7 +152,7 @@ impl Ring {
     /// As for [`push`](Ring::push).
     pub(super) unsafe fn push_command(&mut self, entry: &squeue::Entry128) -> bool {
         match self {
-            // SAFETY: as the caller says.
+            // SAFETY: the command names registered memory, which is nobody else's until its completion.
             Ring::Commands(ring, _) => unsafe { ring.submission().push(entry) }.is_ok(),
             Ring::Blocks(_) | Ring::PolledBlocks(..) => true,
         }
