@@ -354,7 +354,7 @@ fn partitions(arguments: &DaemonArguments) -> Vec<Finding> {
     let left = left_partitions(&usual_disk_records(&path)).into_iter().map(|left| {
         let device = left.path.display().to_string();
         let what =
-            format!("disk {} ({device}): {} partitions left, and there is no control plane", left.disk, left.count);
+            format!("disk {} ({device}): partitions left: {}, and there is no control plane", left.disk, left.count);
         let remedy = format!("sudo qanat up removes those that nobody uses, or partx --delete {device}");
         bad(Grade::Wrong, what, remedy).fixed_by(&["partx", "--delete", &device])
     });

@@ -72,7 +72,8 @@ fn of_clients(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
 fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     let log = &call.state.log;
     let status = |failed| if failed { "err" } else { "ok" };
-    writeln!(text, "loading:0\r\naof_enabled:1\r\naof_rewrite_in_progress:{}\r", u8::from(log.is_checkpointing))?;
+    let [is_loading, is_rewriting] = [call.state.is_loading, log.is_checkpointing].map(u8::from);
+    writeln!(text, "loading:{is_loading}\r\naof_enabled:1\r\naof_rewrite_in_progress:{is_rewriting}\r")?;
     writeln!(text, "aof_last_bgrewrite_status:{}\r", status(log.checkpoint_failed))?;
     writeln!(text, "aof_last_write_status:{}\r", status(log.has_failed))?;
     writeln!(text, "aof_current_size:{}\r\nlog_bytes:{}\r", log.bytes.0, log.bytes.1)?;

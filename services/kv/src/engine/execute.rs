@@ -89,7 +89,7 @@ fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<&'static C
         )));
     }
     let database = session.database;
-    if state.is_loading && !matches!(command.group, "connection" | "server") {
+    if state.is_loading && (command.name == "ping" || !matches!(command.group, "connection" | "server")) {
         return Err(Fault::Said("LOADING Redis is loading the dataset in memory"));
     }
     if command.flags.has(Flags::WRITE) {
