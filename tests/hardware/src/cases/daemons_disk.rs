@@ -30,13 +30,13 @@ fn options() -> NvmeOptions {
 
 /// Opens the area, once it can be had.
 fn area(house: &House) -> (Nvme<SharedTransport>, Pool) {
-    area_of(house, "fast")
+    area_of(house, "fast", "logs")
 }
 
-/// The area of that name on any disk.
-fn area_of(house: &House, disk: &str) -> (Nvme<SharedTransport>, Pool) {
+/// An area of a disk.
+fn area_of(house: &House, disk: &str, name: &str) -> (Nvme<SharedTransport>, Pool) {
     let layout = SharedLayout::new(&options(), 64, 16_384);
-    let path = AreaPath { disk: disk.to_owned(), area: "logs".to_owned() };
+    let path = AreaPath { disk: disk.to_owned(), area: name.to_owned() };
     let wish = AreaWish { path, read_only: false, layout };
     eventually("the area", || {
         let (_, OpenedArea::Shared(shared)) = house.session().open_area(wish.clone()).ok()? else { return None };
@@ -137,10 +137,11 @@ pub fn of_a_namespace(house: &House) {
 
 /// An area on a disk does what all disks do. It is deleted again.
 fn serves(house: &House, disk: &str) {
-    house.disk(&format!("create logs --on {disk} --size 256K"));
-    let (mut area, pool) = area_of(house, disk);
+    // Another case has left an area called logs.
+    house.disk(&format!("create more --on {disk} --size 256K"));
+    let (mut area, pool) = area_of(house, disk, "more");
     refuses_what_cant_be_done(&mut area, &pool);
     runs_as_the_model_says(&mut area, &pool, 5, 200);
     drop((area, pool));
-    house.disk(&format!("delete logs --on {disk}"));
+    house.disk(&format!("delete more --on {disk}"));
 }
