@@ -1,4 +1,4 @@
-//! [`Hash`]: fields with values.
+//! [`struct@Hash`]: fields with values.
 
 use bytes::Bytes;
 use indexmap::IndexMap;
