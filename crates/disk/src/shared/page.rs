@@ -129,6 +129,6 @@ mod tests {
         }
         assert!(!page.is_asleep(Side::Driver) && page.held() == (0, 0));
         page.say_held(3, 1_500);
-        assert_eq!((page.held(), page.load(register::CSTS)), ((3, 1_500), 101));
+        assert_eq!((page.held(), page.load(register::CSTS)), ((3, 1_500), 111));
     }
 }

@@ -72,7 +72,7 @@ impl Ranked {
         }
     }
 
-    /// Removes one.
+    /// Removes one, if it is there with this score.
     pub fn remove(&mut self, score: f64, member: &[u8]) {
         let (index, place) = self.place(|other, of| compare((other, of), (score, member)).is_lt());
         // The first one of a chunk is found at the end of the one before it.
@@ -81,7 +81,7 @@ impl Ranked {
             _ => (index, place),
         };
         let Some(chunk) = self.chunks.get_mut(index) else { return };
-        if chunk.get(place).is_some_and(|(_, found)| found.as_ref() == member) {
+        if chunk.get(place).is_some_and(|(of, found)| compare((*of, found), (score, member)).is_eq()) {
             chunk.remove(place);
             self.length -= 1;
             if chunk.is_empty() {
