@@ -238,6 +238,8 @@ fn queues_are_one_server() {
         for _ in 0..10 {
             shows(&["axfr", "example.test"], &["XFR size: 209 records"]);
         }
+        // All tell what they are at, and have done so when they answer from the new zone.
+        server.signal(Signal::USR1);
         // All take the new zone, and one tells of it.
         fs::write(server.file("zone"), ZONE.replace("192.0.2.1\n", "192.0.2.77\n").replace("host 1", "host 2"))
             .expect("a file");
@@ -255,7 +257,6 @@ fn queues_are_one_server() {
         eventually("the new zone at every queue", GRACE, || {
             (0..40).all(|_| address_of(&ask(&question(WWW))) == Some([192, 0, 2, 77]))
         });
-        server.signal(Signal::USR1);
         eventually("all figures", GRACE, || {
             let text = http_get("127.0.0.1:9154");
             let count = text.lines().find_map(|line| line.strip_prefix("qanat_dns_answers_total{rcode=\"NOERROR\"} "));
