@@ -8,6 +8,7 @@ use qanat_daemon::policy::{Policy, parse_processors};
 use qanat_nic::{inherited_file, link};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -139,6 +140,6 @@ pub fn first(source: &Source) -> Result<(Policy, Option<String>), String> {
 }
 
 /// `NAME=NUMBER` for the environment of a successor.
-pub fn named(name: &str, descriptor: &OwnedFd) -> (std::ffi::OsString, std::ffi::OsString) {
+pub fn named(name: &str, descriptor: &OwnedFd) -> (OsString, OsString) {
     (name.into(), descriptor.as_raw_fd().to_string().into())
 }

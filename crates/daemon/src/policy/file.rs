@@ -191,14 +191,6 @@ fn prefixed_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Addr
 }
 
 impl Policy {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// Names the file, the line, and what is wrong there.
-    pub fn read(path: &Path) -> Result<Policy, PolicyError> {
-        Policy::parse_of(path, &Policy::text(path)?)
-    }
-
     /// What a file says, for [`Policy::parse_of`].
     ///
     /// # Errors
