@@ -34,17 +34,22 @@ fn pair() -> Result<(OwnedFd, OwnedFd), HarnessError> {
 }
 
 impl Core {
-    /// Starts `program`'s disk core on `path`, and opens an area for requests of up to `bytes`, `depth` at once.
+    /// Starts `program`'s disk core on `path`, and opens an area for requests of up to `bytes`, `depth` at once. `spin`: when it sleeps.
     pub(super) fn start(
         program: &Path,
         path: &Path,
         (bytes, depth): (u32, u32),
+        spin: &str,
     ) -> Result<(Core, Nvme<SharedTransport, MonotonicClock>, Pool), HarnessError> {
         let failed = |what: &dyn std::fmt::Display| HarnessError::Child(format!("the disk core: {what}"));
         let (orders, its) = pair()?;
         let (lease, its_lease) = pair()?;
         let (doorbell, its_doorbell) = pair()?;
-        let child = Command::new(program).arg("disk-core").stdin(Stdio::from(its)).stdout(Stdio::null()).spawn();
+        let child = Command::new(program)
+            .args(["disk-core", "--spin", spin])
+            .stdin(Stdio::from(its))
+            .stdout(Stdio::null())
+            .spawn();
         let child = child.map_err(|error| HarnessError::system("start a disk core", error))?;
         let core = Core { child, orders, _lease: lease };
         let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };

@@ -82,10 +82,12 @@ impl Ground {
 
     fn measure(&self, peer: Peer, point: Point, duration: Duration) -> Result<Outcome, HarnessError> {
         match peer {
-            Peer::Linked => {}
-            Peer::Core => {
-                let (_core, mut area, pool) = core::Core::start(&self.program, &self.path, (point.bytes, point.depth))?;
-                return ours::measure(&mut area, &pool, point, duration);
+            Peer::Linked | Peer::LinkedPolling => {}
+            Peer::Core | Peer::CorePolling => {
+                let spin = if peer.polls() { "always" } else { "adaptive" };
+                let (_core, mut area, pool) =
+                    core::Core::start(&self.program, &self.path, (point.bytes, point.depth), spin)?;
+                return ours::measure(&mut area, &pool, point, duration, peer.polls());
             }
             Peer::FioUring | Peer::FioAio | Peer::FioPsync => {
                 return fio::measure(peer.engine(), &self.path, self.bytes, point, duration);
@@ -97,7 +99,7 @@ impl Ground {
         let pool = region.pool(point.depth).ok_or_else(|| refused(&"no buffers"))?;
         let options = DiskOptions { depth: point.depth, ..DiskOptions::default() };
         let mut disk = Uring::open(&self.path, options, &[region]).map_err(|error| refused(&error))?;
-        ours::measure(&mut disk, &pool, point, duration)
+        ours::measure(&mut disk, &pool, point, duration, peer.polls())
     }
 }
 
@@ -114,7 +116,9 @@ fn fill(path: &Path) -> std::io::Result<()> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Peer {
     Linked,
+    LinkedPolling,
     Core,
+    CorePolling,
     FioUring,
     FioAio,
     FioPsync,
@@ -124,16 +128,23 @@ impl Peer {
     fn name(self) -> &'static str {
         match self {
             Peer::Linked => "qanat",
+            Peer::LinkedPolling => "qanat, polling",
             Peer::Core => "qanat, disk core",
+            Peer::CorePolling => "qanat, disk core, polling",
             Peer::FioUring => "fio io_uring",
             Peer::FioAio => "fio libaio",
             Peer::FioPsync => "fio psync",
         }
     }
 
+    /// It never sleeps, and neither does its disk core.
+    fn polls(self) -> bool {
+        matches!(self, Peer::LinkedPolling | Peer::CorePolling)
+    }
+
     fn engine(self) -> &'static [&'static str] {
         match self {
-            Peer::Linked | Peer::Core => &[],
+            Peer::Linked | Peer::LinkedPolling | Peer::Core | Peer::CorePolling => &[],
             Peer::FioUring => &["--ioengine=io_uring", "--fixedbufs=1", "--registerfiles=1", "--nonvectored=1"],
             Peer::FioAio => &["--ioengine=libaio"],
             Peer::FioPsync => &["--ioengine=psync"],
@@ -167,6 +178,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         // One request at a time is all that it can do.
         peers.extend((point.depth == 1).then_some(Peer::FioPsync));
         peers.extend([Peer::Linked, Peer::Core]);
+        // Where a wake-up is told apart from the rest.
+        peers.extend((point.depth == 1).then_some([Peer::LinkedPolling, Peer::CorePolling]).into_iter().flatten());
         let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); peers.len()];
         for _ in 0..options.repetitions() {
             for (peer, outcomes) in peers.iter().zip(&mut outcomes) {
@@ -191,7 +204,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
              which weighs less in longer runs (--duration)"
                 .to_owned(),
             "our buffers are in large pages where the kernel has them; fio's are not".to_owned(),
-            "all sleep until something completes; the disk core, a process of its own, looks for 50 µs before it does".to_owned(),
+            "all but those that poll sleep until something completes; the disk core, a process of its own, looks for as long as its waits \
+             have been, 200 µs at most, before it does"
+                .to_owned(),
         ],
     })
 }

@@ -12,11 +12,12 @@ const LONGEST_NS: u64 = 60_000_000_000;
 /// Longer without a completion, and the disk is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks `disk` for what the point says, for `duration`. Overwrites write what happens to be in the buffers.
+/// Asks `disk` for what the point says, for `duration`. Overwrites write what happens to be in the buffers. `polls`: looks again and
+/// again instead of sleeping.
 ///
 /// # Errors
 /// A request that fails; a disk that is too small for one.
-pub fn measure<V: Vsic>(disk: &mut V, pool: &Pool, point: Point, duration: Duration) -> Result<Outcome, HarnessError> {
+pub fn measure<V: Vsic>(disk: &mut V, pool: &Pool, point: Point, duration: Duration, polls: bool) -> Result<Outcome, HarnessError> {
     let geometry = disk.geometry();
     let request_blocks = u64::from(point.bytes / geometry.block_bytes);
     let places = geometry.blocks.checked_div(request_blocks).filter(|places| *places > 0);
@@ -59,8 +60,12 @@ pub fn measure<V: Vsic>(disk: &mut V, pool: &Pool, point: Point, duration: Durat
                 return Ok(requests);
             }
             if disk.complete(&mut completions, usize::MAX) == 0 {
-                // Starts what was submitted, and sleeps until something completes: one system call.
-                disk.wait(Duration::from_secs(1));
+                if polls {
+                    disk.ring();
+                } else {
+                    // Starts what was submitted, and sleeps until something completes: one system call.
+                    disk.wait(Duration::from_secs(1));
+                }
                 disk.complete(&mut completions, usize::MAX);
             }
             let now = clock.now();
@@ -98,12 +103,12 @@ mod tests {
         for is_write in [false, true] {
             let mut disk = Sim::new(&Media::new(1_000, 512), SimConfig { seed: Some(1), ..SimConfig::default() });
             let point = Point { is_write, bytes: 4_096, depth: 8 };
-            let outcome = measure(&mut disk, &pool, point, Duration::from_millis(5)).unwrap();
+            let outcome = measure(&mut disk, &pool, point, Duration::from_millis(5), is_write).unwrap();
             assert!(outcome.requests_per_s > 0.0 && outcome.p99_us >= outcome.p50_us);
             assert_eq!((pool.in_use_count(), disk.in_flight()), (0, 0));
         }
         let mut disk = Sim::new(&Media::new(4, 512), SimConfig::default());
         let point = Point { is_write: false, bytes: 4_096, depth: 1 };
-        assert!(measure(&mut disk, &pool, point, Duration::from_millis(5)).is_err());
+        assert!(measure(&mut disk, &pool, point, Duration::from_millis(5), false).is_err());
     }
 }

@@ -8,6 +8,7 @@
 //! their drivers, once each.
 
 use crate::confine::{ConfineError, Confinement, confine_disk_core};
+use crate::runtime::spin::{Spin, SpinPolicy};
 use qanat_control::disk_core::{ORDER_BYTES_MAX, Order, Report};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_disk::disk_core::{Backend, DiskCore, PIECES_MAX, TenantDescriptors, TenantError};
@@ -22,8 +23,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long it looks again and again after the last thing it did, before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
 /// Turns between two looks at the daemon's orders, at most, while there is something to do.
 const TURNS_PER_LOOK: u32 = 64;
 /// Orders taken at one look.
@@ -89,15 +88,16 @@ impl Orders {
     }
 }
 
-/// Serves until the daemon closes `orders`, a `SOCK_SEQPACKET` socket that does not block.
+/// Serves until the daemon closes `orders`, a `SOCK_SEQPACKET` socket that does not block. `spin`: when it sleeps, while somebody has an
+/// area.
 ///
 /// # Errors
 /// [`DiskCoreError`].
-pub fn serve(orders: OwnedFd) -> Result<(), DiskCoreError> {
+pub fn serve(orders: OwnedFd, spin: SpinPolicy) -> Result<(), DiskCoreError> {
     let mut orders = Orders { socket: orders, buffer: vec![0; ORDER_BYTES_MAX] };
     let served = begin(&mut orders).and_then(|begun| match begun {
-        Begun::File(core) => work(*core, &mut orders),
-        Begun::Function(core) => work(*core, &mut orders),
+        Begun::File(core) => work(*core, &mut orders, spin),
+        Begun::Function(core) => work(*core, &mut orders, spin),
     });
     match served {
         Err(DiskCoreError::Orders(Fault::Closed)) => Ok(()),
@@ -164,8 +164,13 @@ fn give_up<V: Backend>(core: &DiskCore<V>, has_function: bool, orders: &Orders) 
     orders.say(Report::Ready { geometry: core.geometry(), confinement })
 }
 
-fn work<V: Backend>(mut core: DiskCore<V>, orders: &mut Orders) -> Result<(), DiskCoreError> {
+fn work<V: Backend>(
+    mut core: DiskCore<V>,
+    orders: &mut Orders,
+    policy: SpinPolicy,
+) -> Result<(), DiskCoreError> {
     let clock = MonotonicClock::new();
+    let mut spin = Spin::new(policy);
     let (mut last_did, mut turns) = (clock.now(), 0_u32);
     loop {
         let now = clock.now();
@@ -181,14 +186,17 @@ fn work<V: Backend>(mut core: DiskCore<V>, orders: &mut Orders) -> Result<(), Di
         if turn.has_more {
             last_did = now;
         }
-        let may_sleep = now.since(last_did) >= SPIN;
+        // Nobody is to be quick for if nobody has an area.
+        let may_sleep = !turn.has_more && (core.is_idle() || spin.should_sleep(now.since(last_did)));
         if may_sleep || turns.is_multiple_of(TURNS_PER_LOOK) {
             if hear(&mut core, orders)? {
                 last_did = now;
             } else if may_sleep {
-                let due = turn.due.map(|due: Time| due.since(clock.now()));
+                let asleep = clock.now();
+                let due = turn.due.map(|due: Time| due.since(asleep));
                 core.sleep(orders.socket.as_fd(), due.into_iter().chain(patience(core.disk())).min());
                 last_did = clock.now();
+                spin.slept(last_did.since(asleep));
             }
         }
     }

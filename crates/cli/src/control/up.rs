@@ -120,12 +120,12 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     // As it is called now: it may be another program by then.
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
-    let net = policy.net.clone();
+    let (net, disk) = (policy.net.clone(), policy.disk.clone());
     let (watchman, stop) = Watchman::start(signals, arguments.source.clone(), policy.metrics)?;
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
-    daemon.have_disk_cores(Arc::new(disk_core::start));
+    daemon.have_disk_cores(Arc::new(move |orders| disk_core::start(orders, &disk.spin)));
     // Where nobody can be told, whoever waits for it ends this.
     tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
     if arguments.until_unused {

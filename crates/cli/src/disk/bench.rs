@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 fn measure_all(arguments: &Arguments, area: &mut impl Vsic, pool: &Pool) -> Result<(), String> {
     let points = points(!arguments.full).into_iter().filter(|point| arguments.overwrite || !point.is_write);
     for point in points {
-        let outcome = measure(area, pool, point, arguments.duration).map_err(|error| error.to_string())?;
+        let outcome = measure(area, pool, point, arguments.duration, false).map_err(|error| error.to_string())?;
         let mb_per_s = outcome.requests_per_s * f64::from(point.bytes) / 1e6;
         if arguments.place.json {
             sayln!(

@@ -15,7 +15,7 @@
 use super::error::PolicyError;
 use crate::policy::accounts::SUBORDINATE_USERS;
 use crate::policy::names::{Names, group_number};
-use crate::policy::processors::NetPolicy;
+use crate::policy::processors::{DiskPolicy, NetPolicy};
 use crate::policy::rule::Rule;
 use qanat_control::address::Address;
 use qanat_control::filter::{Addresses, Service};
@@ -63,6 +63,8 @@ pub struct Policy {
     pub vf: Vec<VfPolicy>,
     /// Net cores the daemon starts.
     pub net: NetPolicy,
+    /// Disk cores the daemon starts.
+    pub disk: DiskPolicy,
     /// Which numbers accounts have for their namespaces (subuid(5)): what such a user has counts to the account.
     pub subordinate_users: PathBuf,
     /// Where the daemon writes down which disks it has; `None`: `/var/lib/qanat/disks`, or beside a control socket that is elsewhere.
@@ -156,6 +158,7 @@ impl Default for Policy {
             net: NetPolicy::default(),
             subordinate_users: PathBuf::from(SUBORDINATE_USERS),
             disk_records: None,
+            disk: DiskPolicy::default(),
             rule: vec![everything],
         }
     }
@@ -244,8 +247,11 @@ impl Policy {
         if !(256..=262_144).contains(&policy.net.frames) || !policy.net.frames.is_multiple_of(2) {
             return Err(PolicyError::Wrong("net: frames must be an even number from 256 to 262144".to_owned()));
         }
-        if !["adaptive", "always", "never"].contains(&policy.net.spin.as_str()) {
-            return Err(PolicyError::Wrong("net: spin must be \"adaptive\", \"always\" or \"never\"".to_owned()));
+        for (section, spin) in [("net", &policy.net.spin), ("disk", &policy.disk.spin)] {
+            if !["adaptive", "always", "never"].contains(&spin.as_str()) {
+                let text = format!("{section}: spin must be \"adaptive\", \"always\" or \"never\"");
+                return Err(PolicyError::Wrong(text));
+            }
         }
         if !["round-robin", "least-loaded", "queue"].contains(&policy.net.accept.as_str()) {
             return Err(PolicyError::Wrong(
@@ -328,6 +334,8 @@ mod tests {
             assert!(cores(wrong).is_err(), "{wrong}");
         }
         assert!(Policy::parse("[net]\nframes = 7").is_err() && Policy::parse("[net]\nspin = \"at times\"").is_err());
+        assert!(Policy::parse("[disk]\nspin = \"always\"").is_ok_and(|policy| policy.disk.spin == "always"));
+        assert!(Policy::parse("[disk]\nspin = \"at times\"").is_err());
     }
 
     #[test]

@@ -13,5 +13,5 @@ pub(crate) use file::DEFAULT_GROUP;
 pub use file::{Grant, NicPolicy, Policy, Standing, UplinkPolicy, VfPolicy, usual_disk_records};
 pub use names::{InVain, Names, group_number, has_account};
 pub(crate) use processors::NET_CORES_MAX;
-pub use processors::{NetPolicy, parse_processors};
+pub use processors::{DiskPolicy, NetPolicy, parse_processors};
 pub use rule::Rule;

@@ -1,4 +1,4 @@
-//! The policy's net cores, and the processors they are on.
+//! The policy's net cores, the processors they are on, and its disk cores.
 
 use qanat_control::ParseError;
 use serde::{Deserialize, Deserializer};
@@ -21,6 +21,20 @@ pub struct NetPolicy {
 impl Default for NetPolicy {
     fn default() -> NetPolicy {
         NetPolicy { cores: Vec::new(), frames: 8_192, spin: "adaptive".to_owned(), accept: "round-robin".to_owned() }
+    }
+}
+
+/// Disk cores that the daemon starts, one for each disk that needs one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskPolicy {
+    /// When they sleep while somebody has an area: `adaptive`, `always` (they never sleep) or `never` (at once).
+    pub spin: String,
+}
+
+impl Default for DiskPolicy {
+    fn default() -> DiskPolicy {
+        DiskPolicy { spin: "adaptive".to_owned() }
     }
 }
 
