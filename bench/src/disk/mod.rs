@@ -22,7 +22,7 @@ use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use qanat_disk::{DiskFile, DiskOptions, Uring};
-use qanat_nic::Region;
+use qanat_nic::{Region, SpinPolicy};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -84,10 +84,10 @@ impl Ground {
         match peer {
             Peer::Linked | Peer::LinkedPolling => {}
             Peer::Core | Peer::CorePolling => {
-                let spin = if peer.polls() { "always" } else { "adaptive" };
+                let spin = if peer == Peer::CorePolling { "always" } else { "adaptive" };
                 let (_core, mut area, pool) =
                     core::Core::start(&self.program, &self.path, (point.bytes, point.depth), spin)?;
-                return ours::measure(&mut area, &pool, point, duration, peer.polls());
+                return ours::measure(&mut area, &pool, point, duration, peer.spin());
             }
             Peer::FioUring | Peer::FioAio | Peer::FioPsync => {
                 return fio::measure(peer.engine(), &self.path, self.bytes, point, duration);
@@ -99,7 +99,7 @@ impl Ground {
         let pool = region.pool(point.depth).ok_or_else(|| refused(&"no buffers"))?;
         let options = DiskOptions { depth: point.depth, ..DiskOptions::default() };
         let mut disk = Uring::open(&self.path, options, &[region]).map_err(|error| refused(&error))?;
-        ours::measure(&mut disk, &pool, point, duration, peer.polls())
+        ours::measure(&mut disk, &pool, point, duration, peer.spin())
     }
 }
 
@@ -137,9 +137,14 @@ impl Peer {
         }
     }
 
-    /// It never sleeps, and neither does its disk core.
-    fn polls(self) -> bool {
-        matches!(self, Peer::LinkedPolling | Peer::CorePolling)
+    /// When it sleeps. Two processes that wake each other for every request would measure the kernel's wake-ups: there both look for a
+    /// while first, as services do by default.
+    fn spin(self) -> SpinPolicy {
+        match self {
+            Peer::LinkedPolling | Peer::CorePolling => SpinPolicy::Always,
+            Peer::Core => SpinPolicy::Adaptive,
+            Peer::Linked | Peer::FioUring | Peer::FioAio | Peer::FioPsync => SpinPolicy::Never,
+        }
     }
 
     fn engine(self) -> &'static [&'static str] {
@@ -204,8 +209,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
              which weighs less in longer runs (--duration)"
                 .to_owned(),
             "our buffers are in large pages where the kernel has them; fio's are not".to_owned(),
-            "all but those that poll sleep until something completes; the disk core, a process of its own, looks for as long as its waits \
-             have been, 200 µs at most, before it does"
+            "fio and qanat sleep until something completes. The disk core, a process of its own, and its application look for up to 200 µs \
+             before they do, as services do by default. Those that poll never sleep"
                 .to_owned(),
         ],
     })

@@ -4,7 +4,7 @@ use super::point::{Outcome, Point, busy};
 use crate::harness::HarnessError;
 use hdrhistogram::Histogram;
 use qanat_disk::{Completion, Operation, Request, Vsic};
-use qanat_nic::{Clock, Frame, MonotonicClock, Pool, Random, Time};
+use qanat_nic::{Clock, Frame, MonotonicClock, Pool, Random, Spin, SpinPolicy, Time};
 use std::time::Duration;
 
 /// Longest response time that is told apart, ns.
@@ -12,12 +12,18 @@ const LONGEST_NS: u64 = 60_000_000_000;
 /// Longer without a completion, and the disk is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks `disk` for what the point says, for `duration`. Overwrites write what happens to be in the buffers. `polls`: looks again and
-/// again instead of sleeping.
+/// Asks `disk` for what the point says, for `duration`. Overwrites write what happens to be in the buffers. `policy`: when it
+/// sleeps.
 ///
 /// # Errors
 /// A request that fails; a disk that is too small for one.
-pub fn measure<V: Vsic>(disk: &mut V, pool: &Pool, point: Point, duration: Duration, polls: bool) -> Result<Outcome, HarnessError> {
+pub fn measure<V: Vsic>(
+    disk: &mut V,
+    pool: &Pool,
+    point: Point,
+    duration: Duration,
+    policy: SpinPolicy,
+) -> Result<Outcome, HarnessError> {
     let geometry = disk.geometry();
     let request_blocks = u64::from(point.bytes / geometry.block_bytes);
     let places = geometry.blocks.checked_div(request_blocks).filter(|places| *places > 0);
@@ -30,7 +36,7 @@ pub fn measure<V: Vsic>(disk: &mut V, pool: &Pool, point: Point, duration: Durat
     let mut histogram =
         Histogram::<u64>::new_with_bounds(1, LONGEST_NS, 3).map_err(|error| HarnessError::Option(error.to_string()))?;
     let clock = MonotonicClock::new();
-    let mut random = Random::new(1);
+    let (mut random, mut spin) = (Random::new(1), Spin::new(policy));
     let mut asked: Vec<Time> = vec![Time::ZERO; point.depth as usize];
     let mut frames: Vec<(u64, Frame)> = Vec::new();
     for token in 0..u64::from(point.depth) {
@@ -60,11 +66,12 @@ pub fn measure<V: Vsic>(disk: &mut V, pool: &Pool, point: Point, duration: Durat
                 return Ok(requests);
             }
             if disk.complete(&mut completions, usize::MAX) == 0 {
-                if polls {
-                    disk.ring();
-                } else {
+                if spin.should_sleep(now.since(last)) {
                     // Starts what was submitted, and sleeps until something completes: one system call.
                     disk.wait(Duration::from_secs(1));
+                    spin.slept(clock.now().since(now));
+                } else {
+                    disk.ring();
                 }
                 disk.complete(&mut completions, usize::MAX);
             }
@@ -100,15 +107,15 @@ mod tests {
     #[test]
     fn a_simulated_disk_is_measured_and_every_buffer_comes_back() {
         let pool = Region::new(8, 4_096).unwrap().pool(8).unwrap();
-        for is_write in [false, true] {
+        for (is_write, policy) in [(false, SpinPolicy::Never), (true, SpinPolicy::Always)] {
             let mut disk = Sim::new(&Media::new(1_000, 512), SimConfig { seed: Some(1), ..SimConfig::default() });
             let point = Point { is_write, bytes: 4_096, depth: 8 };
-            let outcome = measure(&mut disk, &pool, point, Duration::from_millis(5), is_write).unwrap();
+            let outcome = measure(&mut disk, &pool, point, Duration::from_millis(5), policy).unwrap();
             assert!(outcome.requests_per_s > 0.0 && outcome.p99_us >= outcome.p50_us);
             assert_eq!((pool.in_use_count(), disk.in_flight()), (0, 0));
         }
         let mut disk = Sim::new(&Media::new(4, 512), SimConfig::default());
         let point = Point { is_write: false, bytes: 4_096, depth: 1 };
-        assert!(measure(&mut disk, &pool, point, Duration::from_millis(5), false).is_err());
+        assert!(measure(&mut disk, &pool, point, Duration::from_millis(5), SpinPolicy::Never).is_err());
     }
 }

@@ -42,6 +42,7 @@ pub use base::inherited::inherited_file;
 pub use base::left_socket::{bind_in_place, remove_left_behind};
 pub use base::prefetch::prefetch;
 pub use base::random::Random;
+pub use base::spin::{Spin, SpinPolicy};
 pub use base::time::{Clock, ManualClock, MonotonicClock, Time};
 pub use base::{breakdown, place};
 pub use checksum::ChecksumOffload;

@@ -8,7 +8,6 @@
 //! their drivers, once each.
 
 use crate::confine::{ConfineError, Confinement, confine_disk_core};
-use crate::runtime::spin::{Spin, SpinPolicy};
 use qanat_control::disk_core::{ORDER_BYTES_MAX, Order, Report};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_disk::disk_core::{Backend, DiskCore, PIECES_MAX, TenantDescriptors, TenantError};
@@ -16,7 +15,7 @@ use qanat_disk::nvme::vfio::{FunctionTransport, NvmeOpenError, open_function};
 use qanat_disk::nvme::{Nvme, NvmeOptions};
 use qanat_disk::{DiskFile, OpenError, Uring};
 use qanat_nic::vfio::{Function, FunctionDescriptors};
-use qanat_nic::{Clock, MonotonicClock, Time};
+use qanat_nic::{Clock, MonotonicClock, Spin, SpinPolicy, Time};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::{AsFd, OwnedFd};
@@ -164,11 +163,7 @@ fn give_up<V: Backend>(core: &DiskCore<V>, has_function: bool, orders: &Orders) 
     orders.say(Report::Ready { geometry: core.geometry(), confinement })
 }
 
-fn work<V: Backend>(
-    mut core: DiskCore<V>,
-    orders: &mut Orders,
-    policy: SpinPolicy,
-) -> Result<(), DiskCoreError> {
+fn work<V: Backend>(mut core: DiskCore<V>, orders: &mut Orders, policy: SpinPolicy) -> Result<(), DiskCoreError> {
     let clock = MonotonicClock::new();
     let mut spin = Spin::new(policy);
     let (mut last_did, mut turns) = (clock.now(), 0_u32);

@@ -12,7 +12,7 @@ use qanat_disk::area::AreaName;
 use qanat_disk::nvme::NvmeOptions;
 use qanat_disk::shared::SharedLayout;
 use qanat_disk::{DiskOptions, Vsic};
-use qanat_nic::{MonotonicClock, Pool, Region};
+use qanat_nic::{MonotonicClock, Pool, Region, SpinPolicy};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -92,7 +92,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 fn measure_all(arguments: &Arguments, area: &mut impl Vsic, pool: &Pool) -> Result<(), String> {
     let points = points(!arguments.full).into_iter().filter(|point| arguments.overwrite || !point.is_write);
     for point in points {
-        let outcome = measure(area, pool, point, arguments.duration, false).map_err(|error| error.to_string())?;
+        let outcome =
+            measure(area, pool, point, arguments.duration, SpinPolicy::Adaptive).map_err(|error| error.to_string())?;
         let mb_per_s = outcome.requests_per_s * f64::from(point.bytes) / 1e6;
         if arguments.place.json {
             sayln!(

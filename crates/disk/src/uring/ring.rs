@@ -25,6 +25,11 @@ const REGISTER_EVENTFD: u8 = 4;
 /// `IOSQE_FIXED_FILE`, likewise.
 const FIXED_FILE: u8 = 1;
 
+/// Entries that one system call starts. If there are more, the kernel gathers them all before the device hears of the first
+/// (`IO_PLUG_THRESHOLD` in io_uring/io_uring.c), and a device that has little to do idles for as long. Measured: with requests of 4 KiB
+/// and a depth of 8, all at once reached 0.90 of fio's requests, pairs 0.98.
+const AT_ONCE: usize = 2;
+
 /// Entries of an NVMe generic device, and their completions.
 type Commands = IoUring<squeue::Entry128, cqueue::Entry32>;
 
@@ -178,8 +183,20 @@ impl Ring {
         has_flushes || main!(self, ring => !ring.submission().is_empty())
     }
 
+    /// Starts what is queued, but for at most [`AT_ONCE`], which the caller's system call starts.
+    fn start_all_but_the_last(&mut self) {
+        main!(self, ring => while ring.submission().len() > AT_ONCE {
+            // SAFETY: as in `enter`, and so are errors.
+            let started = unsafe { ring.submitter().enter::<libc::sigset_t>(AT_ONCE as u32, 0, 0, None) };
+            if !matches!(started, Ok(1..)) {
+                break;
+            }
+        });
+    }
+
     /// Starts what is queued, and has the kernel post what has completed.
     pub(super) fn enter(&mut self) {
+        self.start_all_but_the_last();
         // SAFETY: no argument; entries are valid (see `push`). An error (EINTR, EAGAIN, EBUSY while completions overflow)
         // leaves entries queued: the next call starts them.
         let enter = |submitter: &Submitter<'_>, queued: usize| unsafe {
@@ -203,6 +220,7 @@ impl Ring {
             // Two rings can't be slept on at once: one look at both.
             return self.enter();
         }
+        self.start_all_but_the_last();
         let time = Timespec::new().sec(patience.as_secs()).nsec(patience.subsec_nanos());
         // An error is EINTR or ETIME, or too many completions that nobody has taken: the caller looks in any case.
         let _ = main!(self, ring => ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time)));

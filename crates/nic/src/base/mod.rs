@@ -9,4 +9,5 @@ pub(crate) mod memory_file;
 pub mod place;
 pub(crate) mod prefetch;
 pub(crate) mod random;
+pub(crate) mod spin;
 pub(crate) mod time;

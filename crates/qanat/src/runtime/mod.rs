@@ -7,7 +7,6 @@ mod linked_runtime;
 mod options;
 mod placement;
 mod run;
-pub(crate) mod spin;
 mod stop;
 
 pub use error::RuntimeError;
@@ -15,6 +14,6 @@ pub use linked::LinkedPlacement;
 pub use options::RuntimeOptions;
 pub use placement::Placement;
 pub(crate) use placement::{Sealed, WatchInterval};
+pub use qanat_nic::SpinPolicy;
 pub use run::Runtime;
-pub use spin::SpinPolicy;
 pub use stop::StopHandle;

@@ -1,6 +1,6 @@
 //! How a runtime behaves.
 
-use crate::runtime::spin::SpinPolicy;
+use qanat_nic::SpinPolicy;
 use std::time::Duration;
 
 /// How a runtime behaves.

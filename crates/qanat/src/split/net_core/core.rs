@@ -1,7 +1,6 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
 use crate::runtime::SpinPolicy;
-use crate::runtime::spin::Spin;
 use crate::split::doorbell;
 use crate::split::handshake::{ABI_VERSION, Attach, CardStatus, MESSAGE_BYTES_MAX, NetCoreStatus, Reply, Wish};
 use crate::split::migration::moving::{Moves, News};
@@ -14,6 +13,7 @@ use crate::split::net_core::refused::Refused;
 use crate::split::net_core::tenancy::Tenancy;
 use crate::split::net_core::tenant::Offence;
 use qanat_control::protocol::{Fault, receive, send};
+use qanat_nic::Spin;
 use qanat_nic::foreign::refuse_rights;
 use qanat_nic::{Clock, Frame, MonotonicClock, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

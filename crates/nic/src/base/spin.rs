@@ -20,18 +20,21 @@ pub enum SpinPolicy {
 const BUDGET_MIN: Duration = Duration::from_micros(2);
 const BUDGET_MAX: Duration = Duration::from_micros(200);
 
-pub(crate) struct Spin {
+/// When one thread that has nothing to do goes to sleep.
+#[derive(Debug)]
+pub struct Spin {
     policy: SpinPolicy,
     budget: Duration,
 }
 
 impl Spin {
-    pub(crate) fn new(policy: SpinPolicy) -> Spin {
+    /// By this policy.
+    pub fn new(policy: SpinPolicy) -> Spin {
         Spin { policy, budget: BUDGET_MIN }
     }
 
     /// Whether to go to sleep after having been idle for `idle`.
-    pub(crate) fn should_sleep(&self, idle: Duration) -> bool {
+    pub fn should_sleep(&self, idle: Duration) -> bool {
         match self.policy {
             SpinPolicy::Always => false,
             SpinPolicy::Never => true,
@@ -40,7 +43,7 @@ impl Spin {
     }
 
     /// Learns from a sleep that lasted `slept`.
-    pub(crate) fn slept(&mut self, slept: Duration) {
+    pub fn slept(&mut self, slept: Duration) {
         self.budget =
             if slept < BUDGET_MAX { (self.budget * 2).min(BUDGET_MAX) } else { (self.budget / 2).max(BUDGET_MIN) };
     }
