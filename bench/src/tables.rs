@@ -37,7 +37,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 14] = [
+pub const TABLES: [Entry; 15] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -57,6 +57,13 @@ pub const TABLES: [Entry; 14] = [
         about: "random reads and overwrites of a file: our driver, fio's engines (fio)",
         run: disk::run,
         chart: disk::chart,
+        missing: None,
+    },
+    Entry {
+        name: "disk-tenants",
+        about: "a tenant of a disk core beside one that floods the disk",
+        run: disk::tenants::run,
+        chart: disk::tenants::chart,
         missing: None,
     },
     Entry {

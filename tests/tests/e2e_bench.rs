@@ -113,6 +113,22 @@ fn name_servers_are_compared() {
 }
 
 #[test]
+fn disks_are_compared_and_tenants_are_beside_each_other() {
+    let peers_of = |words: &[&str]| {
+        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let rows = table["rows"].as_array().expect("rows").clone();
+        for row in &rows {
+            assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        }
+        rows.iter().filter_map(|row| row["peer"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let peers = peers_of(&["bench", "disk", "--json", "--filter", "reads, 4 KiB, depth 32"]);
+    assert_eq!(peers, ["fio io_uring", "fio libaio", "qanat", "qanat, disk core"]);
+    assert_eq!(peers_of(&["bench", "disk", "--tenants", "--json"]), ["one after the other", "both at once"]);
+}
+
+#[test]
 fn a_programs_request_has_a_profile() {
     let words = ["bench", "run", "--profile", "--json", "--filter", "redis, half GET, 1 KiB"];
     if !std::path::Path::new("/usr/bin/perf").exists() {

@@ -175,7 +175,11 @@ fn it_serves_areas_confined_and_answers_its_daemon() {
         Order::Grow { tenant: 1, extents: vec![FIRST, Extent { unit: 700, units: 1 }], bytes: AREA_BYTES + 4_096 };
     core.order(larger, &[]);
     assert_eq!(core.report(), Report::Grown { tenant: 1, bytes: AREA_BYTES + 4_096 });
-    first.disk.grown(65 * unit);
+    // An application that sleeps on its doorbell learns of it.
+    while first.disk.geometry().blocks < 65 * unit {
+        assert!(first.disk.doorbell().is_some_and(waits), "it is woken");
+        first.disk.complete(&mut Vec::new(), 0);
+    }
     assert_eq!(first.write(64 * unit, 3), Ok(()));
     core.order(Order::Grow { tenant: 9, extents: Vec::new(), bytes: 0 }, &[]);
     assert!(matches!(core.report(), Report::Refused { tenant: 9, .. }));

@@ -1,4 +1,4 @@
-//! A disk core of the bench's own, and an area through it: all of the file behind what a table of areas would take.
+//! A disk core of the bench's own, and areas through it: equal parts of the file behind what a table of areas would take.
 
 use crate::harness::HarnessError;
 use qanat_control::disk_core::{ORDER_BYTES_MAX, Order, Report, TenantConfig};
@@ -25,7 +25,20 @@ const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 pub(super) struct Core {
     child: Child,
     orders: OwnedFd,
-    _lease: OwnedFd,
+    /// Units that are for areas.
+    units: u64,
+    /// One of each tenant.
+    leases: Vec<OwnedFd>,
+}
+
+/// An area of a disk core's that nobody has opened yet. A thread may be given it.
+pub(super) struct Area {
+    area: SharedArea,
+    driver: NvmeOptions,
+}
+
+fn failed(what: &dyn std::fmt::Display) -> HarnessError {
+    HarnessError::Child(format!("the disk core: {what}"))
 }
 
 fn pair() -> Result<(OwnedFd, OwnedFd), HarnessError> {
@@ -33,41 +46,48 @@ fn pair() -> Result<(OwnedFd, OwnedFd), HarnessError> {
     pair.map_err(|error| HarnessError::system("make a pair of sockets", error))
 }
 
+impl Area {
+    /// Its driver, for one thread, and buffers.
+    pub(super) fn open(self) -> Result<(Nvme<SharedTransport, MonotonicClock>, Pool), HarnessError> {
+        self.area.open(MonotonicClock::new(), self.driver).map_err(|error| failed(&error))
+    }
+}
+
 impl Core {
-    /// Starts `program`'s disk core on `path`, and opens an area for requests of up to `bytes`, `depth` at once. `spin`: when it sleeps.
-    pub(super) fn start(
-        program: &Path,
-        path: &Path,
-        (bytes, depth): (u32, u32),
-        spin: &str,
-    ) -> Result<(Core, Nvme<SharedTransport, MonotonicClock>, Pool), HarnessError> {
-        let failed = |what: &dyn std::fmt::Display| HarnessError::Child(format!("the disk core: {what}"));
+    /// Starts `program`'s disk core on `path`. `spin`: when it sleeps.
+    pub(super) fn start(program: &Path, path: &Path, spin: &str) -> Result<Core, HarnessError> {
         let (orders, its) = pair()?;
-        let (lease, its_lease) = pair()?;
-        let (doorbell, its_doorbell) = pair()?;
         let child = Command::new(program)
             .args(["disk-core", "--spin", spin])
             .stdin(Stdio::from(its))
             .stdout(Stdio::null())
             .spawn();
         let child = child.map_err(|error| HarnessError::system("start a disk core", error))?;
-        let core = Core { child, orders, _lease: lease };
+        let mut core = Core { child, orders, units: 0, leases: Vec::new() };
         let options = DiskOptions { depth: DEPTH, ..DiskOptions::default() };
         let file = DiskFile::open(path, options).map_err(|error| HarnessError::Option(error.to_string()))?;
         let name = path.display().to_string();
         send(core.orders.as_fd(), Order::Disk { name, depth: DEPTH }, &[file.as_fd()])
             .map_err(|fault| failed(&fault))?;
         let Report::Ready { geometry, .. } = core.report()? else { return Err(failed(&"it is not ready")) };
-        let units = (geometry.bytes() / UNIT_BYTES).saturating_sub(FIRST_UNIT);
+        core.units = (geometry.bytes() / UNIT_BYTES).saturating_sub(FIRST_UNIT);
+        Ok(core)
+    }
+
+    /// Makes the next of `count` equal areas, for requests of up to `bytes`, `depth` at once.
+    pub(super) fn area(&mut self, count: u64, (bytes, depth): (u32, u32)) -> Result<Area, HarnessError> {
+        let (lease, its_lease) = pair()?;
+        let (doorbell, its_doorbell) = pair()?;
         let driver =
             NvmeOptions { depth, transfer_bytes_max: bytes.next_power_of_two().max(4_096), ..NvmeOptions::default() };
         let layout = SharedLayout::new(&driver, depth.next_power_of_two(), driver.transfer_bytes_max);
         let memory = layout.allocate().map_err(|error| failed(&error))?;
+        let (units, number) = (self.units / count, self.leases.len() as u64);
         let order = TenantConfig {
-            tenant: 1,
-            area: 1,
-            account: 1,
-            extents: vec![Extent { unit: FIRST_UNIT, units }],
+            tenant: number + 1,
+            area: number + 1,
+            account: number as u32 + 1,
+            extents: vec![Extent { unit: FIRST_UNIT + number * units, units }],
             bytes: units * UNIT_BYTES,
             read_only: false,
             limits: AreaLimits::default(),
@@ -75,14 +95,13 @@ impl Core {
             layout,
         };
         let beside = [memory.as_fd(), its_doorbell.as_fd(), its_lease.as_fd()];
-        send(core.orders.as_fd(), Order::Open(Box::new(order)), &beside).map_err(|fault| failed(&fault))?;
-        match core.report()? {
+        send(self.orders.as_fd(), Order::Open(Box::new(order)), &beside).map_err(|fault| failed(&fault))?;
+        match self.report()? {
             Report::Opened { .. } => {}
             other => return Err(failed(&format_args!("{other:?}"))),
         }
-        let area = SharedArea { memory, doorbell, layout };
-        let (area, pool) = area.open(MonotonicClock::new(), driver).map_err(|error| failed(&error))?;
-        Ok((core, area, pool))
+        self.leases.push(lease);
+        Ok(Area { area: SharedArea { memory, doorbell, layout }, driver })
     }
 
     fn report(&self) -> Result<Report, HarnessError> {
@@ -92,8 +111,8 @@ impl Core {
         if !is_there {
             return Err(HarnessError::Child("the disk core says nothing".to_owned()));
         }
-        let (report, _) = receive(self.orders.as_fd(), &mut vec![0; ORDER_BYTES_MAX])
-            .map_err(|fault| HarnessError::Child(format!("the disk core: {fault}")))?;
+        let (report, _) =
+            receive(self.orders.as_fd(), &mut vec![0; ORDER_BYTES_MAX]).map_err(|fault| failed(&fault))?;
         Ok(report)
     }
 }

@@ -8,28 +8,28 @@
 
 mod core;
 mod fio;
+mod ground;
 pub mod ours;
 mod point;
+pub mod tenants;
 
+use core::Core;
+use ground::Ground;
 pub use point::{Outcome, Point};
 
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
-use crate::harness::scratch::Scratch;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
-use qanat_disk::{DiskFile, DiskOptions, Uring};
+use qanat_disk::{DiskOptions, Uring};
 use qanat_nic::{Region, SpinPolicy};
 use std::fmt;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-/// Bytes of the file, if none is named.
-const FILE_BYTES: u64 = 1 << 30;
 const COLUMNS: [(&str, &str, usize); 6] = [
     ("requests_per_s", "requests/s", 0),
     ("ratio", "÷ fio's best", 3),
@@ -49,68 +49,33 @@ pub fn points(quick: bool) -> Vec<Point> {
     all.filter(|point| !quick || ([4_096, 65_536].contains(&point.bytes) && [1, 32].contains(&point.depth))).collect()
 }
 
-/// The file that is read and overwritten.
-struct Ground {
-    path: PathBuf,
-    bytes: u64,
-    /// Whose disk core it is.
-    program: PathBuf,
-    _scratch: Option<Scratch>,
-}
-
-impl Ground {
-    /// `overwrites`: some points do.
-    fn new(options: &BenchOptions, overwrites: bool, progress: &mut dyn FnMut(&str)) -> Result<Ground, HarnessError> {
-        let program = options.program.clone();
-        if let Some(path) = &options.on {
-            if overwrites && !options.overwrite {
-                return Err(HarnessError::Option(format!(
-                    "what is in {} would be overwritten: say --overwrite, or choose reads only (--filter reads)",
-                    path.display()
-                )));
-            }
-            let file = DiskFile::open(path, DiskOptions::default())
-                .map_err(|error| HarnessError::Option(error.to_string()))?;
-            return Ok(Ground { path: path.clone(), bytes: file.geometry().bytes(), program, _scratch: None });
+/// Measures what `peer` can do; `program` has the disk core.
+fn measure(
+    program: &Path,
+    ground: &Ground,
+    peer: Peer,
+    point: Point,
+    duration: Duration,
+) -> Result<Outcome, HarnessError> {
+    match peer {
+        Peer::Linked | Peer::LinkedPolling => {}
+        Peer::Core | Peer::CorePolling => {
+            let spin = if peer == Peer::CorePolling { "always" } else { "adaptive" };
+            let mut core = Core::start(program, &ground.path, spin)?;
+            let (mut area, pool) = core.area(1, (point.bytes, point.depth))?.open()?;
+            return ours::measure(&mut area, &pool, point, duration, peer.spin());
         }
-        let scratch = Scratch::create("disk")?;
-        let path = scratch.path().join("disk.img");
-        progress("writing a file of 1 GiB");
-        fill(&path).map_err(|error| HarnessError::system(format!("write {}", path.display()), error))?;
-        Ok(Ground { path, bytes: FILE_BYTES, program, _scratch: Some(scratch) })
-    }
-
-    fn measure(&self, peer: Peer, point: Point, duration: Duration) -> Result<Outcome, HarnessError> {
-        match peer {
-            Peer::Linked | Peer::LinkedPolling => {}
-            Peer::Core | Peer::CorePolling => {
-                let spin = if peer == Peer::CorePolling { "always" } else { "adaptive" };
-                let (_core, mut area, pool) =
-                    core::Core::start(&self.program, &self.path, (point.bytes, point.depth), spin)?;
-                return ours::measure(&mut area, &pool, point, duration, peer.spin());
-            }
-            Peer::FioUring | Peer::FioAio | Peer::FioPsync => {
-                return fio::measure(peer.engine(), &self.path, self.bytes, point, duration);
-            }
+        Peer::FioUring | Peer::FioAio | Peer::FioPsync => {
+            return fio::measure(peer.engine(), &ground.path, ground.bytes, point, duration);
         }
-        let refused = |error: &dyn fmt::Display| HarnessError::Option(error.to_string());
-        let region = Region::new(point.depth.next_power_of_two(), point.bytes.next_power_of_two().max(4_096));
-        let region = region.map_err(|error| HarnessError::system("map the buffers", error))?;
-        let pool = region.pool(point.depth).ok_or_else(|| refused(&"no buffers"))?;
-        let options = DiskOptions { depth: point.depth, ..DiskOptions::default() };
-        let mut disk = Uring::open(&self.path, options, &[region]).map_err(|error| refused(&error))?;
-        ours::measure(&mut disk, &pool, point, duration, peer.spin())
     }
-}
-
-/// Every block is written: reading holes would be no reading.
-fn fill(path: &Path) -> std::io::Result<()> {
-    let mut file = std::fs::File::create(path)?;
-    let piece = vec![0x5a; 1 << 20];
-    for _ in 0..FILE_BYTES >> 20 {
-        file.write_all(&piece)?;
-    }
-    file.sync_all()
+    let refused = |error: &dyn fmt::Display| HarnessError::Option(error.to_string());
+    let region = Region::new(point.depth.next_power_of_two(), point.bytes.next_power_of_two().max(4_096));
+    let region = region.map_err(|error| HarnessError::system("map the buffers", error))?;
+    let pool = region.pool(point.depth).ok_or_else(|| refused(&"no buffers"))?;
+    let options = DiskOptions { depth: point.depth, ..DiskOptions::default() };
+    let mut disk = Uring::open(&ground.path, options, &[region]).map_err(|error| refused(&error))?;
+    ours::measure(&mut disk, &pool, point, duration, peer.spin())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,12 +133,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let mut environment = Environment::here();
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
-    environment.link = match &options.on {
-        Some(path) => format!("{}, {} MiB, past the page cache", path.display(), ground.bytes >> 20),
-        None => {
-            format!("a file of {} MiB in {}, past the page cache", ground.bytes >> 20, std::env::temp_dir().display())
-        }
-    };
+    environment.link = ground.link();
     environment.pinning = "none: one thread each, wherever the kernel has it".to_owned();
     environment.peers = vec![fio::version()?];
     let duration = options.duration(Duration::from_secs(3), Duration::from_secs(1));
@@ -189,7 +149,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         for _ in 0..options.repetitions() {
             for (peer, outcomes) in peers.iter().zip(&mut outcomes) {
                 progress(&format!("{point}: {}", peer.name()));
-                outcomes.push(ground.measure(*peer, point, duration)?);
+                outcomes.push(measure(&options.program, &ground, *peer, point, duration)?);
             }
         }
         rows.extend(point_rows(point, &peers, &outcomes));
@@ -280,19 +240,6 @@ mod tests {
         assert_eq!(points(true)[0].to_string(), "random reads, 4 KiB, depth 1");
         assert_eq!(points(false)[20].to_string(), "random overwrites, 512 B, depth 1");
         assert!(points(true).iter().all(|point| points(false).contains(point)));
-    }
-
-    #[test]
-    fn what_is_there_is_overwritten_only_if_that_is_said() {
-        let on = Some(PathBuf::from("/nonexistent/fast.img"));
-        let why = |overwrites, overwrite| {
-            let options = BenchOptions { on: on.clone(), overwrite, ..BenchOptions::new(PathBuf::new()) };
-            Ground::new(&options, overwrites, &mut |_| {}).err().map(|error| error.to_string()).unwrap_or_default()
-        };
-        assert!(why(true, false).contains("would be overwritten: say --overwrite"), "{}", why(true, false));
-        for (overwrites, overwrite) in [(false, false), (true, true)] {
-            assert!(why(overwrites, overwrite).contains("No such file"), "{}", why(overwrites, overwrite));
-        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! [`Geometry`]: what a storage device is like.
 
-/// What a device is like. Constant while it is open; an area that grows is told of by its owner.
+/// What a device is like. While it is open, it may get more blocks; nothing else changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Geometry {
     /// Bytes in a logical block, the unit of addresses and lengths: a power of two, at least 512.
@@ -23,6 +23,11 @@ impl Geometry {
     /// Bytes on the device.
     pub fn bytes(&self) -> u64 {
         self.blocks.saturating_mul(u64::from(self.block_bytes))
+    }
+
+    /// Whether it is like `other`, but for more blocks.
+    pub fn is_at_least(&self, other: &Geometry) -> bool {
+        self.blocks >= other.blocks && Geometry { blocks: other.blocks, ..*self } == *other
     }
 
     /// Blocks in `bytes`, if they are whole ones.

@@ -43,7 +43,8 @@ pub enum Durability {
 /// # Ok::<(), CommandError>(())
 /// ```
 pub trait StorageCommands {
-    /// What an area is like.
+    /// What an area is like. If it grows while it is open and a disk core serves it, `blocks` soon says so; an area that the kernel fences
+    /// has its new size when it is opened again.
     ///
     /// # Errors
     /// [`CommandError::Stale`]: the program has no such area.

@@ -326,7 +326,8 @@ impl Storage {
 impl StorageCommands for Storage {
     fn geometry(&self, area: AreaId) -> Result<Geometry, CommandError> {
         let open = self.areas.get(area.index()).filter(|_| area.generation() == 0).ok_or(CommandError::Stale)?;
-        Ok(Geometry { transfer_bytes_max: open.transfer_bytes_max() as u32, ..open.geometry })
+        // It may have grown.
+        Ok(Geometry { transfer_bytes_max: open.transfer_bytes_max() as u32, ..open.vsic.geometry() })
     }
 
     fn area_block(&mut self, area: AreaId) -> Result<Block, CommandError> {

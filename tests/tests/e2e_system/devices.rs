@@ -1,6 +1,6 @@
 //! The kinds of device a service can make for itself: the same bytes, with clients on the kernel's sockets.
 
-use super::links::{daemon_for, is_answered};
+use super::links::{daemon_for, daemon_without_bpffs, is_answered};
 use qanat_tests::e2e::{Pages, Program, Running, Server, eventually, qanat, scenario};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -157,8 +157,11 @@ fn a_daemons_tap_card_outlives_its_daemon_and_keeps_its_fence() {
         assert_eq!(get("http://10.77.0.2/small"), b"It flows.");
         first.kill();
         assert!(is_whole() && get("http://10.77.0.2/large") == content, "without a daemon");
-        let second = daemon_for(&pages, PREFIX);
+        let mut second = daemon_for(&pages, PREFIX);
         assert!(is_whole() && get("http://10.77.0.2/large") == content, "with the next one");
+        second.kill();
+        let third = daemon_without_bpffs(&pages);
+        assert!(is_whole() && get("http://10.77.0.2/large") == content, "without a BPF file system");
         let listed = command(&pages, &["vnic", "list"]).succeeds().text();
         assert!(listed.contains("10.77.0.2/24") && listed.contains("qanat0"), "{listed}");
         assert!(get_by_card(&pages, "veth", "http://10.77.0.2/small") == b"It flows.", "from a card of the next one's");
@@ -168,7 +171,7 @@ fn a_daemons_tap_card_outlives_its_daemon_and_keeps_its_fence() {
         eventually("its card ends", PATIENCE, || !command(&pages, &["vnic", "list"]).run().text().contains("qanat0"));
         Program::new("ip").arguments(["netns", "del", "elsewhere"]).succeeds();
         command(&pages, &["down"]).succeeds();
-        assert_eq!(second.wait(PATIENCE).code, Some(0));
+        assert_eq!(third.wait(PATIENCE).code, Some(0));
     });
 }
 

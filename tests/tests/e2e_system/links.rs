@@ -1,6 +1,7 @@
 //! The kernel's end of a daemon's card changes, and interfaces are deleted under services.
 
 use qanat_tests::e2e::{Client, Pages, Program, Running, eventually, links, qanat, scenario};
+use std::path::Path;
 use std::time::Duration;
 
 /// Where the daemon's card is reached.
@@ -27,9 +28,21 @@ pub(super) fn daemon_with(pages: &Pages, addresses: &str, more: &str) -> Running
     );
     pages.write(".daemon/policy.toml", policy);
     let policy = pages.file(".daemon/policy.toml");
-    let daemon = Program::new(qanat()).arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]).start();
+    wait_for(Program::new(qanat()).arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]), &socket)
+}
+
+/// As [`daemon_for`] did it last, where no BPF file system is mounted, as in many containers.
+pub(super) fn daemon_without_bpffs(pages: &Pages) -> Running {
+    let script = "while umount /sys/fs/bpf 2>/dev/null; do :; done; exec \"$0\" up --config \"$1\"";
+    let (program, policy) = (qanat(), pages.file(".daemon/policy.toml"));
+    let unshared = Program::new("unshare").arguments(["--mount", "sh", "-ec", script]).arguments([program, policy]);
+    wait_for(unshared, &pages.file(".daemon/control.sock"))
+}
+
+fn wait_for(daemon: Program, socket: &Path) -> Running {
+    let daemon = daemon.start();
     eventually("the daemon listens", PATIENCE, || {
-        let status = Program::new(qanat()).arguments(["status", "--json"]).environment("QANAT_SOCKET", &socket).run();
+        let status = Program::new(qanat()).arguments(["status", "--json"]).environment("QANAT_SOCKET", socket).run();
         status.code == Some(0)
     });
     daemon

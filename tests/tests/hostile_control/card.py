@@ -243,11 +243,13 @@ class Session:
     def __init__(self, path, user, connect=False):
         """`connect`: as who this process is, whoever that is."""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE)
+        # If many knock, a socket waits for its turn only as long as it blocks.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE, 0))
         if connect:
             self.socket.connect(path)
         else:
             as_user(user, lambda: self.socket.connect(path))
+        self.socket.settimeout(PATIENCE)
 
     def ask(self, body, descriptors=(), raw=None):
         return ask(self.socket, body, descriptors, raw)

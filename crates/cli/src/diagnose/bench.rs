@@ -114,7 +114,8 @@ Examples:
   qanat bench disk --on /srv/fast.img --overwrite     a file that is there: WHAT IS IN IT IS LOST
   qanat bench disk --on /dev/sdx --filter reads       a device that is only read
   qanat bench disk --filter 'reads, 4 KiB'       some of its rows
-Needs fio (apt-get install fio).")]
+  qanat bench disk --tenants --quick             an area beside one that floods the same disk
+Needs fio (apt-get install fio), but for --tenants.")]
 struct DiskArguments {
     /// The file or block device to use
     #[arg(long, value_name = "PATH")]
@@ -122,6 +123,9 @@ struct DiskArguments {
     /// What is in it may be overwritten, and is lost
     #[arg(long, requires = "on")]
     overwrite: bool,
+    /// An area of a disk core beside one that floods the same disk, instead of fio's engines
+    #[arg(long)]
+    tenants: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -277,7 +281,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             finish(&sections, &web.common, false)
         }
         Some(Table::Disk(disk)) => {
-            finish(&measure_on(&["disk"], &disk.common, None, (disk.on.clone(), disk.overwrite))?, &disk.common, false)
+            let name = if disk.tenants { "disk-tenants" } else { "disk" };
+            finish(&measure_on(&[name], &disk.common, None, (disk.on.clone(), disk.overwrite))?, &disk.common, false)
         }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),

@@ -3,5 +3,6 @@
 pub(crate) mod digest;
 pub(crate) mod injectors;
 pub(crate) mod keepers;
+mod pins;
 pub mod rows;
 pub mod tables;

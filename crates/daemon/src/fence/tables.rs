@@ -1,6 +1,7 @@
 //! The fence's tables, written by the daemon alone. Layouts: twin of `bpf/gate.c`.
 
 use crate::error::{DaemonError, explain, say};
+use crate::fence::pins::PinDirectory;
 use crate::fence::rows::{FILTER_BYTES, FilterRow, VNIC_BYTES, VnicRow, encode_rate};
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues, XskMap};
 use aya::programs::{Program, ProgramFd, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp, loaded_programs};
@@ -14,7 +15,6 @@ use qanat_wire::ethernet::MacAddress;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::Path;
 use std::time::Duration;
 
 /// VNICs at most.
@@ -209,9 +209,7 @@ impl Tables {
         let shape = |info: &MapInfo| (info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
         // Shapes by what this version would make.
         let fresh = EbpfLoader::new().load(OBJECT).map_err(|error| explain("load the gate", &error))?;
-        let directory = Path::new("/sys/fs/bpf").join(format!("qanat-upgrade-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)
-            .map_err(|error| say("upgrade the gate: make a directory in bpffs", error))?;
+        let directory = PinDirectory::create()?;
         let load = || -> Result<Tables, DaemonError> {
             let mut loader = EbpfLoader::new();
             for (name, map) in fresh.maps() {
@@ -226,14 +224,14 @@ impl Tables {
                     }
                     return Err(format!("table {name} has another shape").into());
                 }
-                let path = directory.join(name);
+                let path = directory.path_of(name);
                 old.pin(&path).map_err(|error| explain(name, &error))?;
                 loader.map_pin_path(name, path);
             }
             Tables::load_by(&mut loader)
         };
         let loaded = load();
-        let _ = std::fs::remove_dir_all(&directory);
+        drop(directory);
         let mut tables = loaded?;
         tables.take_rows(rows)?;
         Ok(tables)

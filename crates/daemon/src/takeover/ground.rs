@@ -99,7 +99,7 @@ fn take_back(
     // New programs over the old tables, even if they are the same: those no device has at the moment are gone.
     let (tables, is_new) = match Tables::upgrade(&programs, slots()) {
         Ok(tables) => (tables, true),
-        // It needs a mounted bpffs. The old ones serve as well.
+        // The old ones serve as well, if they are there.
         Err(why) if !is_upgrade => {
             let both = |error: DaemonError| format!("{error}; nor can new programs be loaded: {why}");
             (Tables::take_back(&programs, slots()).map_err(both)?, false)

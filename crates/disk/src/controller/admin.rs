@@ -5,7 +5,7 @@ use super::namespace::Namespace;
 use super::prp::{Segment, walk};
 use super::queues::{QueuePlace, Queues};
 use crate::nvme::spec::{
-    ActiveNamespaces, Command, IDENTIFY_BYTES, IdentifyController, IdentifyPage, Status, cns, feature, opcode,
+    ActiveNamespaces, Command, IdentifyController, IdentifyPage, Status, cns, event, feature, opcode,
 };
 
 /// Asynchronous event requests that may be outstanding.
@@ -22,7 +22,13 @@ pub(super) struct Admin {
     pub(super) is_cache_on: bool,
     /// Outstanding asynchronous event requests.
     pub(super) events: Vec<u16>,
-    /// Where Identify data go.
+    /// Kinds of events that may be said (Asynchronous Event Configuration).
+    pub(super) notices: u32,
+    /// Namespaces that have changed since their log was read.
+    pub(super) changed: Vec<u32>,
+    /// That there are some was said. It is not said again before the log was read.
+    pub(super) is_told: bool,
+    /// Where Identify data and logs go.
     pub(super) segments: Vec<Segment>,
 }
 
@@ -44,7 +50,28 @@ impl Admin {
     /// The controller starts anew.
     pub(super) fn reset(&mut self) {
         self.events.clear();
+        self.changed.clear();
+        (self.notices, self.is_told) = (0, false);
         self.is_cache_on = self.has_cache;
+    }
+
+    /// A namespace is another than it was identified as.
+    pub(super) fn changed(&mut self, namespace: u32) {
+        if !self.changed.contains(&namespace) {
+            self.changed.push(namespace);
+        }
+    }
+
+    /// Whether that is to be said, and there is an event request by which it can be.
+    pub(super) fn has_event(&self) -> bool {
+        let may = self.notices & event::NAMESPACE_NOTICES != 0;
+        may && !self.is_told && !self.changed.is_empty() && !self.events.is_empty()
+    }
+
+    /// The event request that says so.
+    pub(super) fn take_event(&mut self) -> Option<u16> {
+        self.is_told = true;
+        self.events.pop()
     }
 
     /// Executes a command.
@@ -63,6 +90,7 @@ impl Admin {
         }
         match command.opcode() {
             opcode::IDENTIFY => self.identify(command, namespaces, memory),
+            opcode::GET_LOG_PAGE => self.log(command, memory),
             opcode::SET_FEATURES => self.set_feature(command, queues),
             opcode::GET_FEATURES => self.get_feature(command, queues),
             opcode::CREATE_COMPLETION_QUEUE => self.create_completion(command, queues, memory),
@@ -105,8 +133,30 @@ impl Admin {
             cns::ACTIVE_NAMESPACES => return Err(invalid),
             _ => return Err(INVALID_FIELD),
         };
-        walk(memory, (command.prp1(), command.prp2()), IDENTIFY_BYTES as u64, &mut self.segments)?;
-        let mut rest = page.as_slice();
+        self.give(command, page.as_slice(), memory)
+    }
+
+    /// The log of namespaces that have changed, which are not said again unless the command is to retain the event (RAE). There is no other.
+    fn log(&mut self, command: &Command, memory: &impl GuestMemory) -> Answer {
+        let word = command.double_word(10);
+        if word as u8 != event::CHANGED_NAMESPACES {
+            return Err(Status::INVALID_LOG_PAGE.without_retry());
+        }
+        let has_offset = command.double_word(12) != 0 || command.double_word(13) != 0;
+        let page: Box<IdentifyPage> = Box::new(ActiveNamespaces::to_page(self.changed.iter().copied()));
+        let part = usize::try_from(command.log_bytes()).ok().and_then(|bytes| page.get(..bytes));
+        let outcome = self.give(command, part.filter(|_| !has_offset).ok_or(INVALID_FIELD)?, memory)?;
+        if word >> 15 & 1 == 0 {
+            self.changed.clear();
+            self.is_told = false;
+        }
+        Ok(outcome)
+    }
+
+    /// Writes `data` to where the command says.
+    fn give(&mut self, command: &Command, data: &[u8], memory: &impl GuestMemory) -> Answer {
+        walk(memory, (command.prp1(), command.prp2()), data.len() as u64, &mut self.segments)?;
+        let mut rest = data;
         for segment in &self.segments {
             let (part, others) = rest.split_at_checked(segment.bytes as usize).unwrap_or((rest, &[]));
             if !memory.write(segment.address, part) {
@@ -127,6 +177,10 @@ impl Admin {
                 self.is_cache_on = value & 1 != 0;
                 Ok(Outcome::Done(0))
             }
+            feature::ASYNCHRONOUS_EVENT_CONFIGURATION if value & !event::NAMESPACE_NOTICES == 0 => {
+                self.notices = value;
+                Ok(Outcome::Done(0))
+            }
             _ => Err(INVALID_FIELD),
         }
     }
@@ -137,6 +191,9 @@ impl Admin {
             feature if feature == u32::from(feature::NUMBER_OF_QUEUES) => Ok(Outcome::Done(number_of_queues(queues))),
             feature if feature == u32::from(feature::VOLATILE_WRITE_CACHE) && self.has_cache => {
                 Ok(Outcome::Done(u32::from(self.is_cache_on)))
+            }
+            feature if feature == u32::from(feature::ASYNCHRONOUS_EVENT_CONFIGURATION) => {
+                Ok(Outcome::Done(self.notices))
             }
             _ => Err(INVALID_FIELD),
         }

@@ -10,7 +10,7 @@ use super::prp::walk;
 use super::queues::{QueuePlace, Queues};
 use super::registers::{Registers, VERSION};
 use crate::nvme::spec::{
-    Command, Configuration, IdentifyController, PAGE_BYTES, Shutdown, Status, doorbell_of, opcode, register,
+    Command, Configuration, IdentifyController, PAGE_BYTES, Shutdown, Status, doorbell_of, event, opcode, register,
 };
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic};
 use qanat_nic::{Frame, Pool};
@@ -102,6 +102,7 @@ impl<B: Vsic, M: GuestMemory> Controller<B, M> {
             transfer_pages_power: pages.ilog2() as u8,
             identifier: 1,
             version: VERSION,
+            namespace_notices: true,
             doorbell_buffers: config.shadow_doorbells,
             events_max: EVENTS_MAX as u16,
             namespaces: limits.namespaces.len() as u32,
@@ -115,6 +116,9 @@ impl<B: Vsic, M: GuestMemory> Controller<B, M> {
             has_cache,
             is_cache_on: has_cache,
             events: Vec::with_capacity(EVENTS_MAX),
+            notices: 0,
+            changed: Vec::with_capacity(limits.namespaces.len()),
+            is_told: false,
             segments: Vec::with_capacity(2),
         };
         Ok(Controller {
@@ -172,11 +176,16 @@ impl<B: Vsic, M: GuestMemory> Controller<B, M> {
         &mut self.memory
     }
 
-    /// A namespace, by its place, has so many blocks from now on, as its backend has. Whether it can: it does not become smaller.
+    /// A namespace, by its place, has so many blocks from now on, as its backend has. Whether it can: it does not become smaller. The driver
+    /// hears of it by the next turn, if it has asked for notices.
     pub fn grow(&mut self, index: usize, blocks: u64) -> bool {
         let Some(namespace) = self.namespaces.get_mut(index) else { return false };
         let Some(backend) = self.backends.get(namespace.backend) else { return false };
-        namespace.grow(blocks, backend.vsic.geometry())
+        let has_grown = namespace.grow(blocks, backend.vsic.geometry());
+        if has_grown {
+            self.admin.changed(index as u32 + 1);
+        }
+        has_grown
     }
 
     /// Reads a register of 32 bits.
@@ -230,6 +239,7 @@ impl<B: Vsic, M: GuestMemory> Controller<B, M> {
             self.serve(queue);
             turn.fetched += 1;
         }
+        self.notify();
         self.settle();
         let mut is_any_queued = false;
         for backend in self.backends.iter_mut().filter(|backend| backend.is_queued) {
@@ -392,6 +402,18 @@ impl<B: Vsic, M: GuestMemory> Controller<B, M> {
     fn post(&mut self, place: (u16, u16), status: Status, result: u32) {
         if let Err(offence) = self.queues.post(&self.memory, place, status, result) {
             self.offend(offence);
+        }
+    }
+
+    /// Answers an event request, if something is to be said.
+    #[inline]
+    fn notify(&mut self) {
+        if self.admin.has_event()
+            && self.is_running()
+            && self.queues.resume(0)
+            && let Some(identifier) = self.admin.take_event()
+        {
+            self.post((0, identifier), Status::SUCCESS, event::NAMESPACE_ATTRIBUTE_CHANGED);
         }
     }
 

@@ -309,6 +309,19 @@ impl Queues {
         }
     }
 
+    /// A command that was held is to be answered now; `false`: there is no room for the answer yet.
+    pub(super) fn resume(&mut self, queue: u16) -> bool {
+        let Some(completion) = self.submission(queue).map(|submission| submission.completion) else { return false };
+        let Some(completion) = self.completion(completion).filter(|completion| completion.has_room()) else {
+            return false;
+        };
+        completion.reserved += 1;
+        if let Some(submission) = self.submission(queue) {
+            submission.under_way += 1;
+        }
+        true
+    }
+
     /// Posts the completion of a command that was fetched.
     ///
     /// # Errors

@@ -158,7 +158,7 @@ impl Channel {
         };
         self.at_disk += 1;
         self.bytes_at_disk += bytes;
-        let company = if self.is_heavy() { Company::Heavy } else { window.submitted(heavy, now) };
+        let company = if self.is_heavy() { window.submitted_heavy() } else { window.submitted(heavy, now) };
         let token = self.under_way.put(AtDisk { token, kind, bytes, rest, since: now, company });
         Some(Request { token, operation })
     }

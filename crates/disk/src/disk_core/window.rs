@@ -21,15 +21,16 @@ const HOLDS_FOR: Duration = Duration::from_secs(1);
 const PROBE_EVERY: u32 = 64;
 /// As long a light tenant's next request is waited for that is to have the disk alone.
 const PROBE_FOR: Duration = Duration::from_millis(10);
+/// Light tenants' requests without company after which one has company, if the window is one request, at first and at most. Each time that
+/// one takes too long, the next waits four times as long.
+const TRY_AFTER: u32 = 128;
+const TRY_AFTER_MAX: u32 = 1 << 15;
 /// Requests after which the window is judged.
 const JUDGE_EVERY: u32 = 16;
-/// Weights of the newest in the means.
+/// Weight of the newest in the mean.
 const ALONE_WEIGHT: f64 = 1.0 / 8.0;
-const RATIO_WEIGHT: f64 = 1.0 / 32.0;
 /// As much longer as alone a light one's request may take in the mean.
 const RATIO_MAX: f64 = 1.125;
-/// What it is taken for at first, so that the window does not grow without evidence.
-const RATIO_AT_FIRST: f64 = 1.25;
 /// Classes of sizes: powers of two from 512 bytes on.
 const SIZES: usize = 9;
 
@@ -39,15 +40,15 @@ fn class(kind: Kind, bytes: u64) -> usize {
     kind as usize * SIZES + size.min(SIZES - 1)
 }
 
-/// In whose company a light tenant's request went to the disk.
+/// In whose company a request went to the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Company {
-    /// Heavy ones had nothing there.
-    Alone,
-    /// They had something.
-    Shared,
-    /// It is a heavy one's own.
+    /// It is a heavy tenant's own.
     Heavy,
+    /// It is a light one's, and heavy ones had something there.
+    Shared,
+    /// It is a light one's, and heavy ones had nothing there. So many requests of theirs had gone there by then.
+    Alone(u64),
 }
 
 /// The window.
@@ -55,8 +56,8 @@ pub(super) enum Company {
 pub(super) struct Window {
     /// How long a request takes alone, by class, nanoseconds; 0: it is not known.
     alone: [f64; 4 * SIZES],
-    /// How many times as long it takes in company.
-    ratio: f64,
+    /// How many times as long requests took in company, in all since the window was judged.
+    ratios: f64,
     /// Requests of all heavy tenants at the disk.
     size: u32,
     /// It has not been too wide yet, so it doubles.
@@ -65,6 +66,14 @@ pub(super) struct Window {
     since_probe: u32,
     /// Heavy ones are held back until then, for a request that is to be alone.
     probe_until: Option<Time>,
+    /// Requests of heavy tenants that went to the disk so far.
+    heavy_count: u64,
+    /// Light tenants' requests that ended since one had company, and as many are too many.
+    lonely: u32,
+    try_after: u32,
+    /// A window of one request does not give way. Without that, a light tenant that always has a request there would never have company,
+    /// and nobody would know what company costs. It ends with the first request that takes too long.
+    tries: bool,
     /// The last request of a light tenant's.
     light_at: Option<Time>,
 }
@@ -73,12 +82,16 @@ impl Default for Window {
     fn default() -> Window {
         Window {
             alone: [0.0; 4 * SIZES],
-            ratio: RATIO_AT_FIRST,
+            ratios: 0.0,
             size: 1,
             doubles: true,
             since_judged: 0,
             since_probe: 0,
             probe_until: None,
+            heavy_count: 0,
+            lonely: 0,
+            try_after: TRY_AFTER,
+            tries: false,
             light_at: None,
         }
     }
@@ -94,8 +107,14 @@ impl Window {
         }
         let is_probing = self.probe_until.is_some_and(|until| now < until);
         // One after the other, and the light ones first.
-        let gives_way = self.size == 1 && light > 0;
+        let gives_way = self.size == 1 && light > 0 && !self.tries;
         !is_probing && !gives_way && heavy < self.size
+    }
+
+    /// A heavy tenant's request goes to the disk.
+    pub(super) fn submitted_heavy(&mut self) -> Company {
+        self.heavy_count += 1;
+        Company::Heavy
     }
 
     /// A light tenant's request goes to the disk, where heavy ones have so many.
@@ -110,34 +129,45 @@ impl Window {
         if self.since_probe >= PROBE_EVERY && self.probe_until.is_none() {
             self.probe_until = Some(now + PROBE_FOR);
         }
-        if heavy == 0 { Company::Alone } else { Company::Shared }
+        if heavy == 0 { Company::Alone(self.heavy_count) } else { Company::Shared }
     }
 
     /// A light tenant's request has ended after so long; `depth`: the disk's.
     pub(super) fn ended(&mut self, kind: Kind, bytes: u64, company: Company, took: Duration, depth: u32) {
+        if company == Company::Heavy {
+            return;
+        }
         let took = took.as_nanos() as f64;
         let Some(alone) = self.alone.get_mut(class(kind, bytes)) else { return };
-        match company {
-            Company::Heavy => {}
-            Company::Alone => {
-                *alone += (took - *alone) * if *alone == 0.0 { 1.0 } else { ALONE_WEIGHT };
-                (self.since_probe, self.probe_until) = (0, None);
+        // Nor did any heavy one's request come while it was there.
+        if company == Company::Alone(self.heavy_count) {
+            *alone += (took - *alone) * if *alone == 0.0 { 1.0 } else { ALONE_WEIGHT };
+            (self.since_probe, self.probe_until) = (0, None);
+            self.lonely += 1;
+            self.tries |= self.lonely >= self.try_after;
+        } else if *alone > 0.0 {
+            let ratio = took / *alone;
+            self.lonely = 0;
+            if self.tries && ratio > RATIO_MAX {
+                self.tries = false;
+                self.try_after = (4 * self.try_after).min(TRY_AFTER_MAX);
             }
-            Company::Shared if *alone > 0.0 => {
-                self.ratio += (took / *alone - self.ratio) * RATIO_WEIGHT;
-                self.judge(depth);
-            }
-            Company::Shared => {}
+            self.judge(ratio, depth);
         }
     }
 
-    fn judge(&mut self, depth: u32) {
+    /// A request took so many times as long as alone. What the last window led to says nothing of the one that came of it.
+    fn judge(&mut self, ratio: f64, depth: u32) {
         self.since_judged += 1;
-        if self.since_judged < JUDGE_EVERY {
+        self.ratios += ratio;
+        // It is certain before all are there: the others take about as long as alone, at least.
+        let at_least = self.ratios + f64::from(JUDGE_EVERY - self.since_judged);
+        let is_too_wide = at_least > RATIO_MAX * f64::from(JUDGE_EVERY);
+        if !is_too_wide && self.since_judged < JUDGE_EVERY {
             return;
         }
-        self.since_judged = 0;
-        if self.ratio > RATIO_MAX {
+        (self.since_judged, self.ratios) = (0, 0.0);
+        if is_too_wide {
             // One request is the least there is, so it is no evidence of too many.
             self.doubles &= self.size == 1;
             self.size = (self.size - self.size.div_ceil(4)).max(1);
@@ -159,6 +189,7 @@ mod tests {
             let mut heavy = 0;
             while heavy < 256 && window.allows(heavy, 0, now) {
                 heavy += 1;
+                window.submitted_heavy();
             }
             let company = window.submitted(heavy, now);
             now += took(heavy);
@@ -178,6 +209,29 @@ mod tests {
         assert_eq!(window_after(1_000, |heavy| us(80) * (1 + heavy)), 1);
         let knee = window_after(4_000, |heavy| us(80) + us(4) * heavy.saturating_sub(32));
         assert!((24..=64).contains(&knee), "{knee}");
+    }
+
+    /// A light tenant whose next request is there as soon as the last has ended: heavy ones come beside it only if they don't give way.
+    fn window_beside_one_that_is_always_there(requests: u32, took: impl Fn(u32) -> Duration) -> (u32, u32) {
+        let (mut window, mut now, mut slow) = (Window::default(), Time::ZERO + Duration::from_secs(1), 0);
+        let mut heavy = 0;
+        for _ in 0..requests {
+            let company = window.submitted(heavy, now);
+            (0..heavy).for_each(|_| _ = window.submitted_heavy());
+            now += took(heavy);
+            slow += u32::from(took(heavy) > took(0));
+            window.ended(Kind::Read, 4_096, company, took(heavy), 256);
+            heavy = (0..256).find(|heavy| !window.allows(*heavy, 1, now)).unwrap_or(256);
+        }
+        (window.size, slow)
+    }
+
+    #[test]
+    fn one_that_is_always_there_has_company_now_and_then() {
+        let us = Duration::from_micros;
+        assert_eq!(window_beside_one_that_is_always_there(1_000, |_| us(80)).0, 256);
+        let (size, slow) = window_beside_one_that_is_always_there(10_000, |heavy| us(80) * (1 + heavy));
+        assert!(size == 1 && (1..=100).contains(&slow), "{size}, {slow}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::error::NvmeError;
 use super::prp::TRANSFER_BYTES_MAX;
 use super::spec::{
     ActiveNamespaces, Command, CompletionEntry, Configuration, ControllerStatus, IdentifyController, IdentifyNamespace,
-    QueueSizes, cns, feature, register,
+    QueueSizes, cns, event, feature, register,
 };
 use super::transport::Transport;
 use qanat_api::Geometry;
@@ -31,6 +31,7 @@ enum AdminStep {
     NumberOfQueues,
     CreateCompletionQueue,
     CreateSubmissionQueue,
+    NamespaceNotices,
     DoorbellBuffers,
 }
 
@@ -43,6 +44,7 @@ impl AdminStep {
             AdminStep::NumberOfQueues => "a queue pair for I/O (Set Features, Number of Queues)",
             AdminStep::CreateCompletionQueue => "Create I/O Completion Queue",
             AdminStep::CreateSubmissionQueue => "Create I/O Submission Queue",
+            AdminStep::NamespaceNotices => "Set Features, Asynchronous Event Configuration",
             AdminStep::DoorbellBuffers => "Doorbell Buffer Config",
         }
     }
@@ -108,10 +110,7 @@ impl BringUp {
                     }
                 }
                 Step::Command(step) => {
-                    if let Some((entry, ())) = device.admin.next()? {
-                        let (head, entries) = (device.admin.head(), device.admin.entries());
-                        let old = if head == 0 { entries - 1 } else { head - 1 };
-                        device.doorbells.ring(&mut device.transport, 0, true, (old, head));
+                    if let Some(entry) = device.answer()? {
                         self.answered(device, step, entry, now)?;
                     } else if status_of(device)?.is_failed() {
                         // It can't reach the queue, or won't: there will be no answer.
@@ -181,17 +180,17 @@ impl BringUp {
                 Command::create_completion_queue(queue, entries, completion, device.transport.interrupt_vector())
             }
             AdminStep::CreateSubmissionQueue => Command::create_submission_queue(queue, entries, submission, queue),
+            AdminStep::NamespaceNotices => {
+                Command::set_feature(feature::ASYNCHRONOUS_EVENT_CONFIGURATION, event::NAMESPACE_NOTICES)
+            }
             AdminStep::DoorbellBuffers => {
                 let (values, event_indices) = device.doorbells.addresses();
                 Command::doorbell_buffer_config(values, event_indices)
             }
         };
-        let old = device.admin.tail();
-        if device.admin.submit(command, ()).is_err() {
+        if !device.ask(command) {
             return Err(NvmeError::Failed);
         }
-        let new = device.admin.tail();
-        device.doorbells.ring(&mut device.transport, 0, false, (old, new));
         self.wait(Step::Command(step), device.options.time_out, now);
         Ok(())
     }
@@ -204,51 +203,52 @@ impl BringUp {
         entry: CompletionEntry,
         now: Time,
     ) -> Result<(), NvmeError> {
-        if !entry.status.is_success() {
-            if step == AdminStep::DoorbellBuffers {
-                // They spare time, nothing else.
-                self.step = Step::Up;
-                return Ok(());
-            }
-            return Err(NvmeError::Refused { what: step.name(), status: entry.status });
-        }
+        let wants_buffers = |controller: &IdentifyController| {
+            controller.doorbell_buffers && device.options.shadow_doorbells && device.transport.wants_shadow_doorbells()
+        };
+        let is_success = entry.status.is_success();
         let next = match step {
+            // Both can be done without.
+            AdminStep::NamespaceNotices => {
+                self.controller.namespace_notices = is_success;
+                wants_buffers(&self.controller).then_some(AdminStep::DoorbellBuffers)
+            }
+            AdminStep::DoorbellBuffers => {
+                if is_success {
+                    device.doorbells.shadow(device.io.identifier());
+                }
+                None
+            }
+            _ if !is_success => return Err(NvmeError::Refused { what: step.name(), status: entry.status }),
             AdminStep::IdentifyController => {
                 self.controller = IdentifyController::from_page(&device.identify.copy_page());
                 match device.options.namespace {
                     Some(namespace) => {
                         self.namespace_identifier = namespace;
-                        AdminStep::IdentifyNamespace
+                        Some(AdminStep::IdentifyNamespace)
                     }
-                    None => AdminStep::ActiveNamespaces,
+                    None => Some(AdminStep::ActiveNamespaces),
                 }
             }
             AdminStep::ActiveNamespaces => {
                 let page = device.identify.copy_page();
                 let none = || NvmeError::Unsupported("the controller has no active namespace".to_owned());
                 self.namespace_identifier = ActiveNamespaces::in_page(&page).next().ok_or_else(none)?;
-                AdminStep::IdentifyNamespace
+                Some(AdminStep::IdentifyNamespace)
             }
             AdminStep::IdentifyNamespace => {
                 self.namespace = IdentifyNamespace::from_page(&device.identify.copy_page());
                 self.identity(device)?;
-                AdminStep::NumberOfQueues
+                Some(AdminStep::NumberOfQueues)
             }
-            AdminStep::NumberOfQueues => AdminStep::CreateCompletionQueue,
-            AdminStep::CreateCompletionQueue => AdminStep::CreateSubmissionQueue,
-            AdminStep::CreateSubmissionQueue => {
-                let wanted = device.options.shadow_doorbells && device.transport.wants_shadow_doorbells();
-                if !wanted || !self.controller.doorbell_buffers {
-                    self.step = Step::Up;
-                    return Ok(());
-                }
-                AdminStep::DoorbellBuffers
-            }
-            AdminStep::DoorbellBuffers => {
-                device.doorbells.shadow(device.io.identifier());
-                self.step = Step::Up;
-                return Ok(());
-            }
+            AdminStep::NumberOfQueues => Some(AdminStep::CreateCompletionQueue),
+            AdminStep::CreateCompletionQueue => Some(AdminStep::CreateSubmissionQueue),
+            AdminStep::CreateSubmissionQueue if self.controller.namespace_notices => Some(AdminStep::NamespaceNotices),
+            AdminStep::CreateSubmissionQueue => wants_buffers(&self.controller).then_some(AdminStep::DoorbellBuffers),
+        };
+        let Some(next) = next else {
+            self.step = Step::Up;
+            return Ok(());
         };
         device.identify.clear();
         self.start(device, next, now)

@@ -5,8 +5,8 @@ use super::doorbells::Doorbells;
 use super::error::NvmeError;
 use super::memory::{Allocator, Mapping, Piece};
 use super::prp::{PrpLists, TRANSFER_BYTES_MAX};
-use super::queue::QueuePair;
-use super::spec::{Capabilities, PAGE_BYTES, register};
+use super::queue::{QueuePair, Violation};
+use super::spec::{Capabilities, Command, CompletionEntry, PAGE_BYTES, register};
 use super::transport::Transport;
 use crate::vsic::Kind;
 use qanat_nic::{Frame, Time};
@@ -140,6 +140,29 @@ impl<T: Transport> Device<T> {
         let lists = pages(PrpLists::bytes(options.depth, options.transfer_bytes_max))?;
         let lists = PrpLists::new(lists, options.transfer_bytes_max);
         Ok(Device { transport, options, capabilities, admin, io, doorbells, lists, identify })
+    }
+
+    /// Sends an admin command; `false`: there is no room for it, as far as the controller says.
+    pub(super) fn ask(&mut self, command: Command) -> bool {
+        let old = self.admin.tail();
+        let is_sent = self.admin.submit(command, ()).is_ok();
+        if is_sent {
+            let new = self.admin.tail();
+            self.doorbells.ring(&mut self.transport, 0, false, (old, new));
+        }
+        is_sent
+    }
+
+    /// The next answer to an admin command.
+    ///
+    /// # Errors
+    /// [`Violation`].
+    pub(super) fn answer(&mut self) -> Result<Option<CompletionEntry>, Violation> {
+        let old = self.admin.head();
+        let Some((entry, ())) = self.admin.next()? else { return Ok(None) };
+        let new = self.admin.head();
+        self.doorbells.ring(&mut self.transport, 0, true, (old, new));
+        Ok(Some(entry))
     }
 
     /// Makes queues and doorbells empty; nothing is under way.

@@ -12,7 +12,8 @@ use super::bring_up::{BringUp, Identity, status_of};
 use super::device::{Device, NvmeOptions, Pending};
 use super::error::NvmeError;
 use super::memory::{Mapping, Mappings};
-use super::spec::{Command, Configuration, PAGE_BYTES, register};
+use super::notices::Notices;
+use super::spec::{Command, Configuration, IdentifyNamespace, PAGE_BYTES, register};
 use super::transport::{Held, Transport};
 use crate::vsic::{Completion, Operation, Request, Vsic, VsicStatistics};
 use qanat_api::Geometry;
@@ -48,6 +49,7 @@ pub struct Nvme<T: Transport, C: Clock = MonotonicClock> {
     state: State,
     mappings: Mappings,
     identity: Identity,
+    notices: Notices,
     /// Requests that ended without a completion of the controller's. There is room for as many as the depth.
     ended: Vec<Completion>,
     /// The tail of the submission queue that the controller was told last.
@@ -109,6 +111,8 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
             }
         };
         let look_at = clock.now() + watch_period(&device.options);
+        let speaks = identity.controller.namespace_notices;
+        let notices = Notices::new(&mut device, identity.namespace_identifier, speaks);
         Ok(Nvme {
             ended: Vec::with_capacity(identity.geometry.depth as usize),
             device,
@@ -116,6 +120,7 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
             state: State::Up,
             mappings: Mappings::new(memory),
             identity,
+            notices,
             rung: 0,
             look_at,
             held: Held::default(),
@@ -160,12 +165,6 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
             State::Stopping { .. } | State::Starting(_) => Some(self.clock.now() + Duration::from_millis(1)),
             State::Failed => None,
         }
-    }
-
-    /// The namespace has become larger, as its owner says; the controller knows already.
-    pub fn grown(&mut self, blocks: u64) {
-        self.identity.geometry.blocks = self.identity.geometry.blocks.max(blocks);
-        self.identity.namespace.blocks = self.identity.namespace.blocks.max(blocks);
     }
 
     /// From now on buffers may be of this memory, which the controller reaches.
@@ -305,6 +304,30 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
         }
     }
 
+    /// Hears what the controller says unasked: one thing at a time, for it may say the next at once.
+    #[inline]
+    fn listen(&mut self) {
+        if !self.device.admin.has_next() {
+            return;
+        }
+        match self.notices.advance(&mut self.device) {
+            Ok(None) => {}
+            Ok(Some(namespace)) => self.changed(namespace),
+            Err(violation) => self.fail(violation.into()),
+        }
+    }
+
+    /// The namespace is another now. What is beyond the end of one that shrank is refused by the controller.
+    fn changed(&mut self, namespace: IdentifyNamespace) {
+        let known = &mut self.identity.namespace;
+        let format = |of: &IdentifyNamespace| (of.block_power, of.metadata_bytes);
+        if namespace.blocks > 0 && format(&namespace) != format(known) {
+            return self.fail(NvmeError::Unsupported("the namespace was given another format".into()));
+        }
+        known.blocks = known.blocks.max(namespace.blocks);
+        self.identity.geometry.blocks = known.blocks;
+    }
+
     /// Looks for what is overdue, and whether the controller says that it has failed.
     fn watch(&mut self) {
         let now = self.clock.now();
@@ -376,14 +399,16 @@ impl<T: Transport, C: Clock> Nvme<T, C> {
         if let State::Starting(bring_up) = &mut self.state {
             match bring_up.advance(&mut self.device, now) {
                 Ok(None) => {}
-                Ok(Some(identity)) if identity.geometry == self.identity.geometry => {
+                Ok(Some(identity)) if identity.geometry.is_at_least(&self.identity.geometry) => {
+                    let speaks = identity.controller.namespace_notices;
+                    self.notices = Notices::new(&mut self.device, identity.namespace_identifier, speaks);
+                    self.identity = identity;
                     self.rung = 0;
                     self.look_at = now + watch_period(&self.device.options);
                     self.state = State::Up;
                 }
-                Ok(Some(_)) => {
-                    self.fail(NvmeError::Unsupported("the controller has another size after a reset".into()))
-                }
+                Ok(Some(_)) => self
+                    .fail(NvmeError::Unsupported("the controller has become smaller, or another, by a reset".into())),
                 Err(error) => self.fail(error),
             }
         }
@@ -503,7 +528,10 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
             count += self.reap(completions, completions_max - count);
             self.calls = self.calls.wrapping_add(1);
             if (count == 0 || self.calls.is_multiple_of(CALLS)) && matches!(self.state, State::Up) {
-                self.watch();
+                self.listen();
+                if matches!(self.state, State::Up) {
+                    self.watch();
+                }
             }
         }
         count
@@ -518,7 +546,9 @@ impl<T: Transport, C: Clock> Vsic for Nvme<T, C> {
         if matches!(self.state, State::Failed) {
             return None;
         }
-        self.device.transport.event(&|| !self.ended.is_empty() || self.device.io.has_next())
+        self.device
+            .transport
+            .event(&|| !self.ended.is_empty() || self.device.io.has_next() || self.device.admin.has_next())
     }
 
     fn is_lost(&self) -> bool {

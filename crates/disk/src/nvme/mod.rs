@@ -13,6 +13,7 @@ mod doorbells;
 mod driver;
 mod error;
 mod memory;
+mod notices;
 mod prp;
 mod queue;
 pub mod spec;

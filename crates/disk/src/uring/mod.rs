@@ -1,7 +1,7 @@
 //! [`Uring`]: a file, partition or disk by io_uring, past the page cache.
 //!
 //! ```text
-//!  submit ─▶ submission ring ─ ring(): one io_uring_enter, which also has the kernel post completions ─▶ device
+//!  submit ─▶ submission ring ─ ring(): an io_uring_enter for two, the last of which has the kernel post completions ─▶ device
 //!  complete ◀─ completion ring ◀─ a flag in shared memory says that there are some: polling takes no system call
 //! ```
 //! The file and the memory of buffers are registered once, so that no request has its descriptor looked up or its pages pinned.
@@ -14,6 +14,7 @@ mod file;
 mod generic;
 mod holder;
 mod make;
+mod memory;
 mod polling;
 mod queue;
 mod ring;
@@ -27,6 +28,7 @@ use crate::error::{OpenError, StorageError};
 use crate::nvme::spec::Command;
 use crate::vsic::{Completion, Kind, Operation, Request, Vsic, VsicStatistics};
 use io_uring::opcode;
+use memory::Registered;
 use qanat_api::Geometry;
 use qanat_nic::{Frame, Region};
 use ring::{FILE, Ring, Shape};
@@ -42,17 +44,13 @@ use std::time::Duration;
 /// How long a device that is let go may take for what is under way. Then its memory is given up, for good.
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
-fn vector_of(addresses: &std::ops::Range<usize>) -> libc::iovec {
-    libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(addresses.start), iov_len: addresses.len() }
-}
-
 /// A disk by io_uring.
 pub struct Uring {
     ring: Ring,
     file: DiskFile,
     polling: Polling,
-    /// Memory registered with the kernel, by its number; `None`: there is room for more.
-    regions: Vec<Option<(std::ops::Range<usize>, Rc<Region>)>>,
+    /// Of which all buffers are. Dropped after the ring.
+    memory: Registered,
     zeroes: Frame,
     /// The number of the zeroes' memory.
     zeroes_buffer: u16,
@@ -134,21 +132,9 @@ impl Uring {
         let mut zeroes =
             region.pool(1).and_then(|pool| pool.allocate(0)).ok_or_else(|| of_zeroes(io::Error::other("no frame")))?;
         zeroes.append(ZEROES_BYTES as usize);
-        let mut regions: Vec<_> =
-            memory.iter().cloned().chain([region]).map(|region| Some((region.addresses(), region))).collect();
-        let zeroes_buffer = regions.len() as u16 - 1;
-        let vectors: Vec<libc::iovec> = regions.iter().flatten().map(|(addresses, _)| vector_of(addresses)).collect();
-        let refused = |error| OpenError::Memory { bytes: vectors.iter().map(|vector| vector.iov_len).sum(), error };
-        let submitter = ring.submitter();
-        if is_lent {
-            regions.resize(regions.len() + usize::from(pieces_max), None);
-            submitter.register_buffers_sparse(regions.len() as u32).map_err(refused)?;
-            // SAFETY: the regions are mapped as long as `self.regions` holds them, which is dropped after the ring.
-            unsafe { submitter.register_buffers_update(0, &vectors, None) }.map_err(refused)?;
-        } else {
-            // SAFETY: as above.
-            unsafe { submitter.register_buffers(&vectors) }.map_err(refused)?;
-        }
+        let zeroes_buffer = memory.len() as u16;
+        let memory = memory.iter().cloned().chain([region]).collect();
+        let memory = Registered::new(&ring, memory, pieces_max)?;
         ring.enable(file.as_fd(), shape, is_lent)?;
         let slots = (0..depth).map(|_| None).collect();
         let (free, refused) = ((0..depth).rev().collect(), Vec::with_capacity(depth as usize));
@@ -157,7 +143,7 @@ impl Uring {
             ring,
             file,
             polling,
-            regions,
+            memory,
             zeroes,
             zeroes_buffer,
             is_lent,
@@ -221,44 +207,17 @@ impl Uring {
     /// What the kernel says: `ENOMEM` beyond the limit of locked memory, `EFAULT` for more than 1 GiB. `ENOSPC`: there is no room for more,
     /// or the ring was not made for memory that comes later.
     pub fn lend(&mut self, region: &Rc<Region>) -> io::Result<()> {
-        let free = self.regions.iter().position(Option::is_none);
-        let index = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
-        let addresses = region.addresses();
-        // SAFETY: the region is mapped as long as `self.regions` holds it, which is until the kernel has let go of it.
-        unsafe { self.ring.submitter().register_buffers_update(index as u32, &[vector_of(&addresses)], None) }?;
-        if let Some(place) = self.regions.get_mut(index) {
-            *place = Some((addresses, Rc::clone(region)));
-        }
-        Ok(())
+        self.memory.add(&self.ring, region)
     }
 
     /// Takes memory back. Requests under way keep the pages until they end.
     pub fn take_back(&mut self, region: &Rc<Region>) {
-        let is_it =
-            |place: &Option<(_, Rc<Region>)>| place.as_ref().is_some_and(|(_, found)| Rc::ptr_eq(found, region));
-        let Some(index) = self.regions.iter().position(is_it) else { return };
-        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: no memory is named.
-        let taken = unsafe { self.ring.submitter().register_buffers_update(index as u32, &[nothing], None) };
-        // If the kernel keeps it, so do we.
-        if taken.is_ok()
-            && let Some(place) = self.regions.get_mut(index)
-        {
-            *place = None;
-        }
+        self.memory.remove(&self.ring, region);
     }
 
     /// The open file, for another ring on it.
     pub fn file(&self) -> DiskFile {
         self.file.clone()
-    }
-
-    /// Which registered memory a frame is of.
-    #[inline]
-    fn buffer_of(&self, frame: &Frame) -> Option<u16> {
-        let address = frame.bytes().as_ptr().addr();
-        let holds = |(addresses, _): &(std::ops::Range<usize>, _)| addresses.contains(&address);
-        self.regions.iter().position(|place| place.as_ref().is_some_and(holds)).map(|index| index as u16)
     }
 
     /// Queues what is left of the request in a slot.
@@ -378,7 +337,7 @@ impl Vsic for Uring {
         let block_bytes = u64::from(self.file.geometry.block_bytes);
         let kind = request.operation.kind();
         let buffer = match &request.operation {
-            Operation::Read { frame, .. } | Operation::Write { frame, .. } => match self.buffer_of(frame) {
+            Operation::Read { frame, .. } | Operation::Write { frame, .. } => match self.memory.number_of(frame) {
                 Some(buffer) => buffer,
                 None => {
                     self.refuse(request, StorageError::Foreign);
@@ -480,7 +439,7 @@ impl Drop for Uring {
         if self.in_flight() > 0 {
             // The device may still write there: nobody gets this memory any more.
             self.slots.drain(..).flatten().for_each(std::mem::forget);
-            self.regions.drain(..).for_each(std::mem::forget);
+            self.memory.give_up();
         }
         // The kernel lets go of a ring in its own time; the file is somebody else's at once.
         self.ring.unregister_file();

@@ -9,6 +9,8 @@ pub mod opcode {
     pub const DELETE_SUBMISSION_QUEUE: u8 = 0x00;
     /// Admin: Create I/O Submission Queue.
     pub const CREATE_SUBMISSION_QUEUE: u8 = 0x01;
+    /// Admin: Get Log Page.
+    pub const GET_LOG_PAGE: u8 = 0x02;
     /// Admin: Delete I/O Completion Queue.
     pub const DELETE_COMPLETION_QUEUE: u8 = 0x04;
     /// Admin: Create I/O Completion Queue.
@@ -224,6 +226,27 @@ impl Command {
         Command::new(opcode::IDENTIFY, namespace).with_prps(page, 0).with_double_word(10, u32::from(selector))
     }
 
+    /// Get Log Page: `bytes` (a multiple of 4, at least 4) of it, into the page at `page`. What it says is not said again.
+    pub fn get_log_page(log: u8, bytes: u32, page: u64) -> Command {
+        // Double words, counted from 0.
+        let count = (bytes / 4).wrapping_sub(1);
+        Command::new(opcode::GET_LOG_PAGE, 0)
+            .with_prps(page, 0)
+            .with_double_word(10, count << 16 | u32::from(log))
+            .with_double_word(11, count >> 16)
+    }
+
+    /// Of Get Log Page: bytes.
+    pub fn log_bytes(&self) -> u64 {
+        let count = u64::from(self.double_word(11) & 0xffff) << 16 | u64::from(self.double_word(10) >> 16);
+        (count + 1) * 4
+    }
+
+    /// Asynchronous Event Request.
+    pub fn asynchronous_event_request() -> Command {
+        Command::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 0)
+    }
+
     /// Set Features.
     pub fn set_feature(feature: u8, value: u32) -> Command {
         Command::new(opcode::SET_FEATURES, 0).with_double_word(10, u32::from(feature)).with_double_word(11, value)
@@ -328,6 +351,14 @@ mod tests {
         let command = Command::create_submission_queue(3, 65_536, 0xf000, 3);
         assert_eq!(command.to_bytes()[40..48], [3, 0, 0xff, 0xff, 1, 0, 3, 0]);
         assert_eq!(Command::create_completion_queue(1, 2, 0, None).to_bytes()[44..48], [1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_log_page_is_asked_for_as_the_specification_says() {
+        let command = Command::get_log_page(4, 4_096, 0x1000);
+        assert_eq!((command.to_bytes()[0], &command.to_bytes()[40..48]), (2, &[4, 0, 0xff, 3, 0, 0, 0, 0][..]));
+        assert_eq!(command.log_bytes(), 4_096);
+        assert_eq!(Command::get_log_page(4, 1 << 20, 0).log_bytes(), 1 << 20);
     }
 
     #[test]

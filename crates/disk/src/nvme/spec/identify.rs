@@ -1,5 +1,6 @@
 //! Identify data: a page each of the controller, of a namespace, and of the active namespaces.
 
+use super::events::event;
 use super::registers::PAGE_BYTES;
 
 /// Bytes of Identify data.
@@ -49,6 +50,8 @@ pub struct IdentifyController {
     pub identifier: u16,
     /// Version, as in VS.
     pub version: u32,
+    /// Whether it says that a namespace has changed (OAES bit 8).
+    pub namespace_notices: bool,
     /// Whether it has Doorbell Buffer Config (OACS bit 8).
     pub doorbell_buffers: bool,
     /// Asynchronous event requests that may be outstanding (AERL, which counts from 0, and one).
@@ -76,6 +79,7 @@ impl IdentifyController {
             transfer_pages_power,
             identifier: u16::from_le_bytes(get(page, 78)),
             version: u32::from_le_bytes(get(page, 80)),
+            namespace_notices: u32::from_le_bytes(get(page, 92)) & event::NAMESPACE_NOTICES != 0,
             doorbell_buffers: u16::from_le_bytes(get(page, 256)) >> 8 & 1 != 0,
             events_max: u16::from(events) + 1,
             namespaces: u32::from_le_bytes(get(page, 516)),
@@ -96,6 +100,8 @@ impl IdentifyController {
         put(&mut page, 77, &[self.transfer_pages_power]);
         put(&mut page, 78, &self.identifier.to_le_bytes());
         put(&mut page, 80, &self.version.to_le_bytes());
+        let notices = if self.namespace_notices { event::NAMESPACE_NOTICES } else { 0 };
+        put(&mut page, 92, &notices.to_le_bytes());
         put(&mut page, 256, &(u16::from(self.doorbell_buffers) << 8).to_le_bytes());
         put(&mut page, 259, &[self.events_max.saturating_sub(1) as u8]);
         // Entries of 64 and 16 bytes, at least and at most.
@@ -207,6 +213,7 @@ mod tests {
             transfer_pages_power: 5,
             identifier: 3,
             version: 0x0001_0400,
+            namespace_notices: true,
             doorbell_buffers: true,
             events_max: 4,
             namespaces: 2,
@@ -215,7 +222,7 @@ mod tests {
             atomic_blocks: 8,
         };
         let page = controller.to_page();
-        assert_eq!(page[4..8], *b"S1  ");
+        assert_eq!((&page[4..8], &page[92..96]), (&b"S1  "[..], &[0, 1, 0, 0][..]));
         assert_eq!((page[77], page[78], page[257], page[259], page[512], page[513]), (5, 3, 1, 3, 0x66, 0x44));
         assert_eq!((page[516], page[520], page[525], page[528]), (2, 8, 5, 7));
         assert_eq!(IdentifyController::from_page(&page), controller);

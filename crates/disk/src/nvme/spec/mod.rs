@@ -4,6 +4,7 @@
 
 mod command;
 mod completion;
+mod events;
 mod features;
 mod identify;
 mod registers;
@@ -11,6 +12,7 @@ mod status;
 
 pub use command::{COMMAND_BYTES, Command, opcode};
 pub use completion::{COMPLETION_BYTES, CompletionEntry};
+pub use events::event;
 pub use features::feature;
 pub use identify::{ActiveNamespaces, IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, IdentifyPage, cns};
 pub use registers::{

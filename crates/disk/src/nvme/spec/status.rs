@@ -74,6 +74,8 @@ impl Status {
     pub const EVENT_LIMIT_EXCEEDED: Status = Status::of(1, 0x05);
     /// Invalid Interrupt Vector.
     pub const INVALID_INTERRUPT_VECTOR: Status = Status::of(1, 0x08);
+    /// Invalid Log Page.
+    pub const INVALID_LOG_PAGE: Status = Status::of(1, 0x09);
     /// Invalid Queue Deletion.
     pub const INVALID_QUEUE_DELETION: Status = Status::of(1, 0x0c);
     /// Write Fault.
