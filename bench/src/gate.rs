@@ -11,7 +11,7 @@ use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
-use crate::harness::process::{Spec, start};
+use crate::harness::process::{Spec, start, wait_until};
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
@@ -24,6 +24,10 @@ use std::time::Duration;
 
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
+/// The server's end of what the client reaches it by.
+const DEVICE: &str = "qanat0";
+/// How long that may stay when the server has ended.
+const PATIENCE: Duration = Duration::from_secs(20);
 const PEERS: [&str; 2] = ["direct", "daemon's card"];
 const COLUMNS: [(&str, &str, usize); 7] = [
     ("requests_per_s", "requests/s", 0),
@@ -138,6 +142,11 @@ impl Ground {
         let client = start(&self.spec("the load generator", socket, &arguments, CLIENT_CPU))?;
         let output = client.output(duration + warm_up + Duration::from_secs(20))?;
         drop(server);
+        // Its device goes after it, and the next server's network is the same.
+        let is_gone = || self.namespace.within(|| link::link(DEVICE)).is_ok_and(|found| found.is_err());
+        if !wait_until(PATIENCE, is_gone) {
+            return Err(HarnessError::Child(format!("qanat web has ended, and {DEVICE} is still there")));
+        }
         let report = output.lines().rev().find_map(|line| serde_json::from_str(line).ok());
         report.ok_or_else(|| HarnessError::Child(format!("the load printed no report, but: {}", output.trim())))
     }

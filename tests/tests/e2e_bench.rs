@@ -129,6 +129,17 @@ fn disks_are_compared_and_tenants_are_beside_each_other() {
 }
 
 #[test]
+fn a_device_of_ones_own_and_a_daemons_card_are_compared() {
+    let words = ["bench", "gate", "--json", "--filter", "1 KiB, keep-alive"];
+    let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+    let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let rows = table["rows"].as_array().expect("rows");
+    let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
+    assert_eq!(peers, HashSet::from(["direct", "daemon's card"]), "{table}");
+    assert!(rows.iter().all(|row| row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0)), "{table}");
+}
+
+#[test]
 fn a_programs_request_has_a_profile() {
     let words = ["bench", "run", "--profile", "--json", "--filter", "redis, half GET, 1 KiB"];
     if !std::path::Path::new("/usr/bin/perf").exists() {
