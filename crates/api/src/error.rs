@@ -1,6 +1,14 @@
 //! Why a command was refused.
 
 /// Why a command was refused.
+///
+/// ```
+/// use qanat_api::CommandError;
+///
+/// // What can be tried again later is told from what can't.
+/// let is_worth_a_retry = |error| matches!(error, CommandError::Full | CommandError::InUse);
+/// assert!(is_worth_a_retry(CommandError::Full) && !is_worth_a_retry(CommandError::Stale));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CommandError {
     /// The handle's object is gone.

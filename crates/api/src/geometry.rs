@@ -1,6 +1,24 @@
 //! [`Geometry`]: what a storage device is like.
 
 /// What a device is like. While it is open, it may get more blocks; nothing else changes.
+///
+/// ```
+/// use qanat_api::Geometry;
+///
+/// let geometry = Geometry {
+///     block_bytes: 4_096,
+///     blocks: 1_000,
+///     atomic_bytes: 4_096,
+///     volatile_cache: true,
+///     forced_unit_access: false,
+///     transfer_bytes_max: 1 << 20,
+///     depth: 32,
+/// };
+/// assert_eq!(geometry.bytes(), 4_096_000);
+/// assert_eq!((geometry.blocks_in(8_192), geometry.blocks_in(100)), (Some(2), None));
+/// let grown = Geometry { blocks: 2_000, ..geometry };
+/// assert!(grown.is_at_least(&geometry) && !geometry.is_at_least(&grown));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Geometry {
     /// Bytes in a logical block, the unit of addresses and lengths: a power of two, at least 512.

@@ -19,6 +19,24 @@ pub struct Fill {
 ///
 /// `stamp` is chosen by the service at each `send_prepared` and handed back at every call: it lets one object serve
 /// responses that differ in a few bytes (the `Date` of an HTTP header).
+///
+/// ```
+/// use qanat_api::{Fill, Source};
+///
+/// /// As many of one letter as are asked for, without memory for them.
+/// struct Letters(u8);
+///
+/// impl Source for Letters {
+///     fn fill(&self, _stamp: u64, _offset: u64, target: &mut [u8]) -> Fill {
+///         target.fill(self.0);
+///         Fill { sum: None }
+///     }
+/// }
+///
+/// let mut segment = [0; 3];
+/// Letters(b'a').fill(0, 1_000_000, &mut segment);
+/// assert_eq!((&segment, Letters(b'a').lend(0, 0)), (b"aaa", &[][..]));
+/// ```
 pub trait Source {
     /// Writes the bytes from `offset` on into all of `target`. The stack never asks beyond the range it was given.
     fn fill(&self, stamp: u64, offset: u64, target: &mut [u8]) -> Fill;

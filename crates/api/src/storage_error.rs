@@ -4,6 +4,14 @@ use rustix::io::Errno;
 use std::io;
 
 /// Why a request failed. The names are those of NVMe's status codes where there is one.
+///
+/// ```
+/// use qanat_api::StorageError;
+///
+/// let error = StorageError::from_errno(5); // EIO
+/// assert_eq!((error, error.errno()), (StorageError::Medium, 5));
+/// assert_eq!(error.to_string(), "the device could not read or write the blocks");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum StorageError {
     /// It reaches beyond the end of the device or area (NVMe: LBA Out of Range).

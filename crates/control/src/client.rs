@@ -283,7 +283,7 @@ impl Session {
         addresses: &[(Address, u8)],
         request: Request,
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
-        // Of one that is ending, nothing is left to read. Who may not look takes it for one that is not.
+        // A process that is ending has nothing left to read. If this one may not look, it takes the other for one that runs.
         let runs = |process| match std::fs::read(format!("/proc/{process}/cmdline")) {
             Ok(words) => !words.is_empty(),
             Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,

@@ -25,8 +25,8 @@ pub struct AddArguments {
     /// The file, block device or NVMe generic device (/dev/ng0n1)
     #[arg(long, value_name = "PATH", required_unless_present_any = ["pci", "directory"])]
     file: Option<PathBuf>,
-    /// A directory instead, in which each area is a file that its user drives without a disk core. It is made if it is missing. Who has
-    /// such an area can take more of the file system for a moment: give it to those who may
+    /// A directory instead, in which each area is a file that its user drives without a disk core. It is made if it is missing. The
+    /// user of such an area can take more of the file system for a moment: give it to those who may
     #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "pci"])]
     directory: Option<PathBuf>,
     /// An NVMe function instead, driven by the disk's core over VFIO. vfio-pci must have it, or --take

@@ -25,8 +25,8 @@ pub struct CreateArguments {
     /// Its size
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     size: u64,
-    /// On a disk of the daemon's that is a whole device: the kernel fences the area, as a partition. Who opens it needs no disk core, and has
-    /// no limits. (On a directory, every area is a file of its own.)
+    /// On a disk of the daemon's that is a whole device: the kernel fences the area, as a partition. Its user needs no disk core, and has no
+    /// limits. (On a directory, every area is a file of its own.)
     #[arg(long)]
     fenced: bool,
     /// On a disk of the daemon's: return when the area is recorded; zeroing goes on (`qanat disk status` says how far)

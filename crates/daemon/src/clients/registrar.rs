@@ -1,7 +1,7 @@
 //! The registrar: a thread that asks the machine's name service, so that the loop never does.
 //!
-//! A look-up can take seconds, or never end, when names come from another machine. Who can't be judged without one waits for it,
-//! and nobody else does.
+//! A look-up can take seconds, or never end, when names come from another machine. Only clients that can't be judged without one
+//! wait for it.
 
 use crate::clients::peer::Peer;
 use crate::error::{DaemonError, say};

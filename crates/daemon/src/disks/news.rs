@@ -88,7 +88,7 @@ impl Daemon {
         (self.log)(&Event::new(event, result, format!("{name}: {what}")));
     }
 
-    /// Who has asked for the disk is told what became of it.
+    /// Tells the client that asked for the disk what became of it.
     fn conclude_addition(&mut self, number: u32, awaited_by: Option<(u64, Peer)>, outcome: Served) {
         let Some((token, peer)) = awaited_by else { return };
         let about = self.disks.all.get(&number).map(|disk| format!("{} is {}", disk.name, disk.path.display()));

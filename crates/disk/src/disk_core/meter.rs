@@ -48,7 +48,7 @@ impl Meter {
             }
             return Err(due);
         }
-        // There is room. Who had the last one lets another have this, if that one is still there.
+        // There is room. The tenant that had the last one leaves this to another, if another still wants it.
         if is_last && self.is_wanted.take() { Err(now) } else { Ok(rates) }
     }
 

@@ -39,7 +39,7 @@ pub trait Transport {
         true
     }
 
-    /// A descriptor that polls readable when there may be completions; `None`: the queue must be polled. Who asks is about to wait: what
+    /// A descriptor that polls readable when there may be completions; `None`: the queue must be polled. The caller is about to wait: what
     /// completes after this was called is announced, once; [`silence`](Transport::silence) ends it. `has_some` says whether there
     /// are completions already, and is asked once those that come later are announced: then the descriptor is readable at once.
     fn event(&self, _has_some: &dyn Fn() -> bool) -> Option<BorrowedFd<'_>> {

@@ -13,8 +13,8 @@ use crate::memory::Region;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// What a function is driven by: its descriptor, and those of its group and its container. Who has them has full authority over the
-/// function, and says which of his own memory it reaches. They can be handed to another process, of which one drives the function.
+/// What a function is driven by: its descriptor, and those of its group and its container. Their holder has full authority over the
+/// function, and says which of its own memory the function reaches. They can be handed to another process, of which one drives the function.
 #[derive(Debug)]
 pub struct FunctionDescriptors {
     /// Where it is.

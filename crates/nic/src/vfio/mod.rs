@@ -6,7 +6,7 @@
 //!     │     ─ interrupts ▶ descriptors  MSI-X vectors as eventfds
 //!     └── device ── group ── container  closing them stops the device and takes its memory away
 //! ```
-//! Who holds a function's descriptor has full authority over that function, its configuration and its reset included. The kernel's
+//! The holder of a function's descriptor has full authority over that function, its configuration and its reset included. The kernel's
 //! part is what is outside of it: which memory it reaches. Groups and containers are used, not IOMMUFD, which Debian's kernels lack.
 
 mod address;

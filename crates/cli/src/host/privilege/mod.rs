@@ -192,8 +192,8 @@ impl Privilege {
         Ok(())
     }
 
-    /// Whether who goes on can use all of these files; to be asked once the rights are given up. Who remains who he was is
-    /// told by whatever fails.
+    /// Whether the user that this process became can use all of these files. It is asked once the rights are given up. A process that
+    /// keeps its user is told by whatever fails.
     ///
     /// # Errors
     /// Which file, which user, and the remedy.

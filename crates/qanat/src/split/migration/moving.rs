@@ -7,9 +7,9 @@
 //!    │ ◀──────────────── Ready ────────── │     all is mapped and read, nothing is touched
 //!    │ ── Yours ────────────────────────▶ │     the old one lets go, the new one goes on
 //! ```
-//! *It is never in two places*: the old one lets go as it says «yours», the new one begins when it hears that. Who hears the other's
-//! end before that is where it was: the old one goes on, the new one throws away what it has read. Dies the old one before it
-//! has said it, or the new one after, then the card is gone, as with any net core's death.
+//! *A card is never in two places.* The old process lets go when it says «yours», and the new one begins when it hears that. If either
+//! process ends before that, the card stays with the other: the old one goes on, or the new one throws away what it has read. If the
+//! old one dies before it has said it, or the new one dies after, the card is gone, as with any net core's death.
 //!
 //! *Only the same build*: state is written as this build's structures are. The daemon's net cores are all started from its own
 //! executable, so that it is the same as long as the daemon is.
