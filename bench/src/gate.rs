@@ -203,12 +203,11 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         rows.extend(case_rows(case, &runs));
     }
     environment.placement = turns.placement();
-    let column = |(name, heading, digits): &(&str, &str, usize)| Column::new(name, heading, *digits).with_spread();
     Ok(Table {
         title: "qanat web on a device of its own and on a card of the daemon's".to_owned(),
         command: format!("sudo qanat bench gate{}", if options.quick { " --quick" } else { "" }),
         environment,
-        columns: COLUMNS.iter().map(column).collect(),
+        columns: Column::with_spreads(&COLUMNS),
         rows,
         remarks: vec![
             "÷ direct: of each pair of runs, one after the other; median".to_owned(),

@@ -1,11 +1,13 @@
 //! [`Ground`]: the file or device that a measurement reads and overwrites.
 
 use crate::harness::HarnessError;
+use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::scratch::Scratch;
 use qanat_disk::{DiskFile, DiskOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Bytes of the file, if none is named.
 const FILE_BYTES: u64 = 1 << 30;
@@ -42,13 +44,18 @@ impl Ground {
         Ok(Ground { path, bytes: FILE_BYTES, scratch: Some(scratch) })
     }
 
-    /// What it is, for a table.
-    pub(super) fn link(&self) -> String {
+    /// On what it is measured, once the machine is quiet.
+    pub(super) fn environment(&self, options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Environment {
+        let mut environment = Environment::here();
+        progress("waiting for a quiet machine");
+        environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
         let mib = self.bytes >> 20;
-        match self.scratch {
+        environment.link = match self.scratch {
             None => format!("{}, {mib} MiB, past the page cache", self.path.display()),
             Some(_) => format!("a file of {mib} MiB in {}, past the page cache", std::env::temp_dir().display()),
-        }
+        };
+        environment.pinning = "none: one thread each, wherever the kernel has it".to_owned();
+        environment
     }
 }
 

@@ -19,7 +19,6 @@ pub use point::{Outcome, Point};
 
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
-use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
@@ -130,11 +129,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let points = options.chosen(points(options.quick), Point::to_string)?;
     fio::look()?;
     let ground = Ground::new(options, points.iter().any(|point| point.is_write), progress)?;
-    let mut environment = Environment::here();
-    progress("waiting for a quiet machine");
-    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
-    environment.link = ground.link();
-    environment.pinning = "none: one thread each, wherever the kernel has it".to_owned();
+    let mut environment = ground.environment(options, progress);
     environment.peers = vec![fio::version()?];
     let duration = options.duration(Duration::from_secs(3), Duration::from_secs(1));
     let mut rows = Vec::new();
@@ -158,10 +153,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         title: "random requests to a disk: qanat's driver and fio's engines".to_owned(),
         command: options.repeat("sudo qanat bench disk"),
         environment,
-        columns: COLUMNS
-            .iter()
-            .map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread())
-            .collect(),
+        columns: Column::with_spreads(&COLUMNS),
         rows,
         remarks: vec![
             "÷ fio's best: of each round, to the engine of most requests in it; median".to_owned(),

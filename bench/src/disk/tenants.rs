@@ -12,7 +12,6 @@ use super::ours;
 use super::point::{Outcome, Point};
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
-use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
@@ -86,11 +85,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let count = if options.quick { 1 } else { FLOODS.len() };
     let floods = options.chosen(FLOODS.into_iter().take(count).collect(), Point::to_string)?;
     let ground = Ground::new(options, floods.iter().any(|flood| flood.is_write), progress)?;
-    let mut environment = Environment::here();
-    progress("waiting for a quiet machine");
-    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
-    environment.link = ground.link();
-    environment.pinning = "none: one thread each, wherever the kernel has it".to_owned();
+    let environment = ground.environment(options, progress);
     let duration = options.duration(Duration::from_secs(3), Duration::from_secs(1));
     let mut rows = Vec::new();
     for flood in floods {
@@ -105,10 +100,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         title: "a tenant of a disk core beside another that floods the disk".to_owned(),
         command: options.repeat("sudo qanat bench disk --tenants"),
         environment,
-        columns: COLUMNS
-            .iter()
-            .map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread())
-            .collect(),
+        columns: Column::with_spreads(&COLUMNS),
         rows,
         remarks: vec![
             format!("the tenant that is watched: {WATCHED}, without a pause; neither has a rate limit"),
@@ -125,29 +117,19 @@ fn flood_rows(flood: Point, rounds: &[Round]) -> [Row; 2] {
         values,
         note: String::new(),
     };
+    let watched = |of_round: &dyn Fn(&Round) -> &Outcome| {
+        [|outcome: &Outcome| outcome.requests_per_s, |outcome| outcome.p50_us, |outcome| outcome.p99_us]
+            .map(|value| of(&|round| value(of_round(round))))
+    };
+    let [alone_per_s, alone_p50, alone_p99] = watched(&|round| &round.alone);
+    let [beside_per_s, beside_p50, beside_p99] = watched(&|round| &round.beside);
+    let flood_alone = of(&|round| round.flood_alone.requests_per_s);
+    let flood_beside = of(&|round| round.flood_beside.requests_per_s);
+    let p99_ratio = of(&|round| round.beside.p99_us / round.alone.p99_us);
+    let flood_ratio = of(&|round| round.flood_beside.requests_per_s / round.flood_alone.requests_per_s);
     [
-        row(
-            "one after the other",
-            vec![
-                of(&|round| round.alone.requests_per_s),
-                of(&|round| round.alone.p50_us),
-                of(&|round| round.alone.p99_us),
-                None,
-                of(&|round| round.flood_alone.requests_per_s),
-                None,
-            ],
-        ),
-        row(
-            "both at once",
-            vec![
-                of(&|round| round.beside.requests_per_s),
-                of(&|round| round.beside.p50_us),
-                of(&|round| round.beside.p99_us),
-                of(&|round| round.beside.p99_us / round.alone.p99_us),
-                of(&|round| round.flood_beside.requests_per_s),
-                of(&|round| round.flood_beside.requests_per_s / round.flood_alone.requests_per_s),
-            ],
-        ),
+        row("one after the other", vec![alone_per_s, alone_p50, alone_p99, None, flood_alone, None]),
+        row("both at once", vec![beside_per_s, beside_p50, beside_p99, p99_ratio, flood_beside, flood_ratio]),
     ]
 }
 

@@ -110,10 +110,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         title: "The fence around virtual cards: its cost, and what it is good for".to_owned(),
         command: format!("sudo qanat bench fence{}", if options.quick { " --quick" } else { "" }),
         environment,
-        columns: COLUMNS
-            .iter()
-            .map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread())
-            .collect(),
+        columns: Column::with_spreads(&COLUMNS),
         rows,
         remarks: vec![
             "gate ns: the kernel's test run of the program on one TCP frame; of 1,024 filters only the last covers it"

@@ -29,6 +29,11 @@ impl Column {
     pub fn with_spread(self) -> Column {
         Column { spread: true, ..self }
     }
+
+    /// Columns whose spread is shown, each by its name, heading and digits.
+    pub fn with_spreads(columns: &[(&str, &str, usize)]) -> Vec<Column> {
+        columns.iter().map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread()).collect()
+    }
 }
 
 /// One peer in one case.

@@ -383,12 +383,11 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         rows.extend(case_rows(case, &runs));
     }
     environment.placement = turns.placement();
-    let column = |(name, heading, digits): &(&str, &str, usize)| Column::new(name, heading, *digits).with_spread();
     Ok(Table {
         title: "The split placement beside the linked one".to_owned(),
         command: options.repeat("qanat bench split"),
         environment,
-        columns: COLUMNS.iter().map(column).collect(),
+        columns: Column::with_spreads(&COLUMNS),
         rows,
         remarks: vec![
             "one way: half a round trip; ÷ linked: latency, of each pair of runs, one after the other; median".to_owned(),

@@ -234,7 +234,8 @@ fn a_daemon_killed_at_any_moment_has_a_file_for_each_area_and_no_other() {
             for area in list["areas"].as_array().expect("areas") {
                 let (number, bytes) = (&area["number"], area["bytes"].as_u64().expect("bytes"));
                 let Ok(found) = fs::metadata(path.join(format!("{number}.area"))) else {
-                    assert_eq!(bytes, 0, "{area} has no file");
+                    // A deleted area loses its file first, and its place in the table when its room is free again.
+                    assert!(bytes == 0 || area["is_deleted"] == true, "{area} has no file");
                     continue;
                 };
                 assert!(found.len() >= bytes, "{area}: {} bytes", found.len());

@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -272,7 +273,8 @@ fn haproxy_hands_its_listeners_on_without_losing_a_connection() {
         );
         std::fs::write(directory.path().join("haproxy.cfg"), config).expect("a file");
         let file = format!("{at}/haproxy.cfg");
-        let server = run(directory.path(), &["haproxy", "-W", "-f", &file]).start();
+        let master = format!("{at}/master");
+        let server = run(directory.path(), &["haproxy", "-W", "-S", &master, "-f", &file]).start();
         let question = "GET / HTTP/1.0\r\n\r\n";
         let asked = || ask(80, question, 1_000).is_some_and(|answer| answer.ends_with("It flows."));
         eventually("haproxy answers", PATIENCE, asked);
@@ -282,6 +284,14 @@ fn haproxy_hands_its_listeners_on_without_losing_a_connection() {
         };
         let old = worker();
         assert_eq!(old.len(), 1);
+        // The worker answers before the master does. A signal that comes before the master waits is lost, also without Qanat.
+        eventually("the master answers", PATIENCE, || {
+            let Ok(mut master) = UnixStream::connect(&master) else {
+                return false;
+            };
+            master.set_read_timeout(Some(PATIENCE)).expect("a time");
+            master.write_all(b"show proc\n").is_ok() && master.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0)
+        });
         signal(&server, Signal::USR2);
         // One after another, as long as the workers change: each is answered.
         eventually("a new worker is alone", PATIENCE, || {

@@ -188,15 +188,15 @@ fn bpf_setting() -> Finding {
     }
 }
 
-/// A daemon that takes cards back puts this version's programs over the tables of the last; the kernel passes these on by
-/// names in a file system.
+/// A daemon that takes cards back puts its programs over the tables of the last one. The kernel passes these on by names in
+/// a file system. A daemon makes one of its own if it has to, but not under the unit's restrictions.
 fn bpf_files() -> Finding {
     let is_there = |line: &str| line.split(' ').nth(1) == Some("/sys/fs/bpf") && line.split(' ').nth(2) == Some("bpf");
     match read("/proc/mounts").lines().any(is_there) {
         true => good("BPF file system: mounted"),
         false => bad(
             Grade::Note,
-            "BPF file system: not mounted; cards would outlive a daemon's crash, but not its upgrade",
+            "BPF file system: not mounted; a daemon under the unit's restrictions, which can't mount, could not take cards back",
             "mount -t bpf bpf /sys/fs/bpf",
         )
         .fixed_by(&["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"]),
