@@ -117,12 +117,13 @@ fn flood_rows(flood: Point, rounds: &[Round]) -> [Row; 2] {
         values,
         note: String::new(),
     };
-    let watched = |of_round: &dyn Fn(&Round) -> &Outcome| {
-        [|outcome: &Outcome| outcome.requests_per_s, |outcome| outcome.p50_us, |outcome| outcome.p99_us]
-            .map(|value| of(&|round| value(of_round(round))))
+    let watched = |which: fn(&Round) -> &Outcome| {
+        let values: [fn(&Outcome) -> f64; 3] =
+            [|outcome| outcome.requests_per_s, |outcome| outcome.p50_us, |outcome| outcome.p99_us];
+        values.map(|value| of(&|round| value(which(round))))
     };
-    let [alone_per_s, alone_p50, alone_p99] = watched(&|round| &round.alone);
-    let [beside_per_s, beside_p50, beside_p99] = watched(&|round| &round.beside);
+    let [alone_per_s, alone_p50, alone_p99] = watched(|round| &round.alone);
+    let [beside_per_s, beside_p50, beside_p99] = watched(|round| &round.beside);
     let flood_alone = of(&|round| round.flood_alone.requests_per_s);
     let flood_beside = of(&|round| round.flood_beside.requests_per_s);
     let p99_ratio = of(&|round| round.beside.p99_us / round.alone.p99_us);
