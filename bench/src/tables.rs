@@ -11,6 +11,7 @@ use crate::harness::bars::{self, Quantity};
 use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
+use crate::kv;
 use crate::paths;
 use crate::programs;
 use crate::split::{self, ratio};
@@ -37,7 +38,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 15] = [
+pub const TABLES: [Entry; 16] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -50,6 +51,13 @@ pub const TABLES: [Entry; 15] = [
         about: "DNS answers: qanat dns, Knot on XDP and on sockets, NSD, on a veth (root)",
         run: dns::run,
         chart: dns::chart,
+        missing: None,
+    },
+    Entry {
+        name: "kv",
+        about: "a durable store: Redis, qanat kv, on the same link and file system (root)",
+        run: kv::run,
+        chart: kv::chart,
         missing: None,
     },
     Entry {

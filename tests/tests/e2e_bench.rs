@@ -97,46 +97,49 @@ fn tables_over_a_veth_say_what_failed() {
     }
 }
 
+/// The peers of a table that is measured shortly, each of which does something.
+fn peers_of(words: &[&str]) -> Vec<String> {
+    let text = Program::new(qanat()).arguments(["bench"]).arguments(words).arguments(["--json"]).arguments(SHORT);
+    let text = text.succeeds().text();
+    let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let rows = table["rows"].as_array().expect("rows");
+    for row in rows {
+        assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        assert!(row["note"].as_str().is_none_or(|note| !note.contains("FAILED")), "{row}");
+    }
+    rows.iter().filter_map(|row| row["peer"].as_str().map(str::to_owned)).collect()
+}
+
 #[test]
 fn name_servers_are_compared() {
     scenario(|| {
-        let words = ["bench", "dns", "--json", "--filter", "one at a time"];
-        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
-        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let rows = table["rows"].as_array().expect("rows");
-        let peers: Vec<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
+        let peers = peers_of(&["dns", "--filter", "one at a time"]);
         assert_eq!(peers, ["raw echo (driver)", "Knot, XDP", "Knot, sockets", "NSD", "qanat dns"]);
-        for row in rows {
-            assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
-        }
     });
 }
 
 #[test]
+fn stores_are_compared_by_both_kinds_of_clients() {
+    for case in
+        ["durable SET, one connection", "half GET, 50 connections, pipeline", "GET, 50 connections, kernel client"]
+    {
+        let peers = peers_of(&["kv", "--filter", case]);
+        assert!(peers.chunks(2).all(|pair| pair == ["Redis", "qanat kv"]) && !peers.is_empty(), "{case}: {peers:?}");
+    }
+}
+
+#[test]
 fn disks_are_compared_and_tenants_are_beside_each_other() {
-    let peers_of = |words: &[&str]| {
-        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
-        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let rows = table["rows"].as_array().expect("rows").clone();
-        for row in &rows {
-            assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
-        }
-        rows.iter().filter_map(|row| row["peer"].as_str().map(str::to_owned)).collect::<Vec<_>>()
-    };
-    let peers = peers_of(&["bench", "disk", "--json", "--filter", "reads, 4 KiB, depth 32"]);
+    let peers = peers_of(&["disk", "--filter", "reads, 4 KiB, depth 32"]);
     assert_eq!(peers, ["fio io_uring", "fio libaio", "qanat", "qanat, disk core"]);
-    assert_eq!(peers_of(&["bench", "disk", "--tenants", "--json"]), ["one after the other", "both at once"]);
+    assert_eq!(peers_of(&["disk", "--tenants"]), ["one after the other", "both at once"]);
 }
 
 #[test]
 fn a_device_of_ones_own_and_a_daemons_card_are_compared() {
-    let words = ["bench", "gate", "--json", "--filter", "1 KiB, keep-alive"];
-    let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
-    let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let rows = table["rows"].as_array().expect("rows");
-    let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
-    assert_eq!(peers, HashSet::from(["direct", "daemon's card"]), "{table}");
-    assert!(rows.iter().all(|row| row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0)), "{table}");
+    let peers = peers_of(&["gate", "--filter", "1 KiB, keep-alive"]);
+    let peers: HashSet<&str> = peers.iter().map(String::as_str).collect();
+    assert_eq!(peers, HashSet::from(["direct", "daemon's card"]));
 }
 
 #[test]

@@ -26,6 +26,17 @@ impl Summary {
         Some(Summary { median: (lower + upper) / 2.0, min: *values.first()?, max: *values.last()?, count })
     }
 
+    /// `value` by the median of `base`.
+    pub fn relative(value: Option<Summary>, base: Option<Summary>) -> Option<Summary> {
+        let base = base.map(|base| base.median).filter(|base| *base > 0.0)?;
+        value.map(|value| Summary {
+            median: value.median / base,
+            min: value.min / base,
+            max: value.max / base,
+            count: value.count,
+        })
+    }
+
     /// Half the distance from smallest to largest, relative to the median: ±this.
     pub fn spread(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.median.abs() }

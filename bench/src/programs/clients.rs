@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 pub enum KernelClient {
     /// `wrk` with one thread and so many connections, for this path.
     Wrk { connections: u32, path: &'static str },
-    /// `redis-benchmark` that reads one value of so many bytes.
-    RedisBenchmark { connections: u32, value_bytes: u32 },
+    /// `redis-benchmark` with one key, whose value has so many bytes. `test`: `get` or `set`.
+    RedisBenchmark { test: &'static str, connections: u32, value_bytes: u32 },
     /// 99.8 % reads under 20-byte keys (the USR load, if values have 2 bytes).
     Values { protocol: Protocol, connections: u32, pipeline: usize, value_bytes: usize },
 }
@@ -87,7 +87,9 @@ impl KernelClient {
                 let cpus = between(&before);
                 wrk_figures(&output).map(|figures| figures.with(cpus)).ok_or_else(|| unreadable(&output))
             }
-            KernelClient::RedisBenchmark { connections, value_bytes } => {
+            KernelClient::RedisBenchmark { test, connections, value_bytes } => {
+                // Fewer if each waits for the one before it.
+                let trials = if connections == 1 { TRIAL_REQUESTS / 10 } else { TRIAL_REQUESTS };
                 let (connections, bytes) = (connections.to_string(), value_bytes.to_string());
                 let benchmark = |test: &str, count: u32| {
                     let words = [
@@ -107,12 +109,12 @@ impl KernelClient {
                     ];
                     run("/usr/bin/redis-benchmark", &words, duration)
                 };
-                benchmark("set", TRIAL_REQUESTS)?;
-                let trial = benchmark("get", TRIAL_REQUESTS)?;
-                let trial = redis_figures(&trial, TRIAL_REQUESTS).ok_or_else(|| unreadable(&trial))?;
+                benchmark("set", trials)?;
+                let trial = benchmark(test, trials)?;
+                let trial = redis_figures(&trial, trials).ok_or_else(|| unreadable(&trial))?;
                 let count = (trial.per_s * duration.as_secs_f64()) as u32 + 1;
                 let before = MachineSample::take(None);
-                let output = benchmark("get", count)?;
+                let output = benchmark(test, count)?;
                 let cpus = between(&before);
                 redis_figures(&output, count).map(|figures| figures.with(cpus)).ok_or_else(|| unreadable(&output))
             }
@@ -163,7 +165,7 @@ fn wrk_figures(output: &str) -> Option<Measured> {
 }
 
 fn redis_figures(output: &str, requests: u32) -> Option<Measured> {
-    let line = output.lines().find(|line| line.starts_with("\"GET"))?;
+    let line = output.lines().find(|line| line.starts_with("\"GET") || line.starts_with("\"SET"))?;
     let fields: Vec<f64> = line.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
     // rps, then average, least, p50, p95, p99 and most, in ms.
     let [per_s, _, _, p50_ms, _, p99_ms, _] = fields.as_slice() else { return None };

@@ -7,15 +7,15 @@ use crate::load::values::ValueReport;
 use crate::machine::CpuTimes;
 
 /// The server's processor.
-pub(super) const SERVER_CPU: usize = 0;
+pub(crate) const SERVER_CPU: usize = 0;
 /// The client's processor.
-pub(super) const CLIENT_CPU: usize = 1;
+pub(crate) const CLIENT_CPU: usize = 1;
 /// A processor busier than this was at its limit.
 const SATURATED_SHARE: f64 = 0.97;
 
 /// What one run yields.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     pub per_s: f64,
     pub count: f64,
     pub duration_s: f64,
@@ -26,7 +26,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// From the load's last line.
-    pub(super) fn read(output: &str) -> Option<Measured> {
+    pub(crate) fn read(output: &str) -> Option<Measured> {
         let line = output.lines().rev().find(|line| line.starts_with('{'))?;
         let value: serde_json::Value = serde_json::from_str(line).ok()?;
         if value.get("response_time_us").is_some() {
@@ -57,24 +57,24 @@ impl Measured {
         })
     }
 
-    pub(super) fn busy_s(&self, cpu: usize) -> f64 {
+    pub(crate) fn busy_s(&self, cpu: usize) -> f64 {
         self.cpus.get(cpu).map_or(0.0, CpuTimes::busy_s)
     }
 
-    pub(super) fn server_us(&self) -> Option<f64> {
+    pub(crate) fn server_us(&self) -> Option<f64> {
         (self.count > 0.0).then(|| self.busy_s(SERVER_CPU) * 1e6 / self.count)
     }
 
-    pub(super) fn both_us(&self) -> Option<f64> {
+    pub(crate) fn both_us(&self) -> Option<f64> {
         (self.count > 0.0).then(|| (self.busy_s(SERVER_CPU) + self.busy_s(CLIENT_CPU)) * 1e6 / self.count)
     }
 
-    pub(super) fn is_server_busy(&self) -> bool {
+    pub(crate) fn is_server_busy(&self) -> bool {
         self.busy_s(SERVER_CPU) >= SATURATED_SHARE * self.duration_s
     }
 
     /// The same, with the times of the processors.
-    pub(super) fn with(self, cpus: Vec<CpuTimes>) -> Measured {
+    pub(crate) fn with(self, cpus: Vec<CpuTimes>) -> Measured {
         Measured { cpus, ..self }
     }
 }

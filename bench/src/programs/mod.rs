@@ -1,8 +1,9 @@
 //! `qanat bench run`: unmodified programs under `qanat run` and on the kernel's sockets, in turn, on the same veth, under the
 //! same client (Arrakis' evaluation, §4: memcached, haproxy; and what users run most).
 
-mod clients;
-mod measured;
+pub(crate) mod clients;
+pub(crate) mod measured;
+pub(crate) mod ours;
 pub mod profile;
 mod servers;
 
@@ -10,7 +11,6 @@ use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
-use crate::harness::process::{Spec, start};
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
@@ -22,7 +22,6 @@ use servers::{Backend, Files, Program, Server, Sockets};
 use std::time::Duration;
 
 const MTU: u32 = 1_500;
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a load runs before it is counted.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// One way of loading a program.
@@ -90,7 +89,7 @@ const CASES: [Case; 22] = [
     ordinary(
         "redis, GET, 1 KiB, redis-benchmark",
         Program::Redis,
-        KernelClient::RedisBenchmark { connections: 50, value_bytes: 1_024 },
+        KernelClient::RedisBenchmark { test: "get", connections: 50, value_bytes: 1_024 },
         1.3,
     ),
     ordinary(
@@ -232,33 +231,13 @@ fn load<T>(
 ) -> Result<T, HarnessError> {
     let cpus = (SERVER_CPU, CLIENT_CPU);
     let mut server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
-    let target = match server.address.port() {
-        80 => server.address.ip().to_string(),
-        _ => server.address.to_string(),
-    };
-    let words = match case.load {
-        Load::Ours(words) => words,
-        Load::Kernel(client) => {
-            let address = server.address;
-            return Ok(around(&mut || {
-                let measured = client.measure(topology, address, CLIENT_CPU, (WARM_UP, duration));
-                measured.map_err(|error| server.explain(error))
-            }));
-        }
-    };
-    let mut arguments: Vec<String> = vec!["load".to_owned()];
-    arguments.extend(words.replace("{}", &target).split(' ').map(str::to_owned));
-    arguments.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]);
-    arguments.extend(["--warm-up".to_owned(), format!("{}ms", WARM_UP.as_millis()), "--json".to_owned()]);
-    arguments.extend(["--watch-process".to_owned(), server.id().to_string()]);
-    let sources = topology.client_addresses(1);
-    arguments.extend(sources.iter().flat_map(|source| ["--source".to_owned(), source.to_string()]));
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let client = Spec::new("the load generator", &options.program, &arguments).placed(topology.client(), CLIENT_CPU);
+    let (address, process) = (server.address, server.id());
     Ok(around(&mut || {
-        let output = start(&client)?.output(duration + WARM_UP + PATIENCE).map_err(|error| server.explain(error))?;
-        Measured::read(&output)
-            .ok_or_else(|| HarnessError::Child(format!("the load printed no report, but: {output:?}")))
+        let measured = match case.load {
+            Load::Ours(words) => ours::load(&options.program, topology, words, (address, process), (WARM_UP, duration)),
+            Load::Kernel(client) => client.measure(topology, address, CLIENT_CPU, (WARM_UP, duration)),
+        };
+        measured.map_err(|error| server.explain(error))
     }))
 }
 
@@ -274,17 +253,6 @@ fn columns() -> Vec<Column> {
         Column::new("native_ratio", "of native", 2),
         Column::new("both_us", "µs/request, both cores", 2),
     ]
-}
-
-/// `value` by the median of `base`.
-fn relative(value: Option<Summary>, base: Option<Summary>) -> Option<Summary> {
-    let base = base.map(|base| base.median).filter(|base| *base > 0.0)?;
-    value.map(|value| Summary {
-        median: value.median / base,
-        min: value.min / base,
-        max: value.max / base,
-        count: value.count,
-    })
 }
 
 fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String>) -> Vec<Row> {
@@ -322,13 +290,13 @@ fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnin
             peer: sockets.name().to_owned(),
             values: vec![
                 of(number, rate),
-                relative(of(number, rate), of(0, rate)),
+                Summary::relative(of(number, rate), of(0, rate)),
                 of(number, Measured::server_us),
-                relative(of(number, per_core), of(0, per_core)),
+                Summary::relative(of(number, per_core), of(0, per_core)),
                 of(number, |measured| Some(measured.latency.p50)),
                 of(number, p99),
-                relative(of(number, p99), of(0, p99)),
-                relative(of(number, rate), native),
+                Summary::relative(of(number, p99), of(0, p99)),
+                Summary::relative(of(number, rate), native),
                 of(number, Measured::both_us),
             ],
             note,

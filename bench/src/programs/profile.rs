@@ -6,12 +6,13 @@
 
 use super::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use super::servers::{Files, Sockets};
-use super::{Case, MTU, WARM_UP, load, relative};
+use super::{Case, MTU, WARM_UP, load};
 use crate::harness::HarnessError;
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars;
 use crate::harness::options::BenchOptions;
 use crate::harness::sampling::{self, Sample, Samples, begins};
+use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
@@ -158,7 +159,7 @@ fn case_rows(case: &Case, runs: &[Vec<Run<Profile>>]) -> Vec<Row> {
         let mut values: Vec<_> =
             PARTS.iter().map(|(name, _)| of(number, &|profile: &Profile| profile.us(name))).collect();
         values.push(of(number, &|profile| Some(profile.sum_us())));
-        values.push(relative(of(number, &rate), of(0, &rate)));
+        values.push(Summary::relative(of(number, &rate), of(0, &rate)));
         values.push(of(number, &|profile| profile.us(OF_THE_LOAD)));
         values.push(of(number, &|profile| Some(profile.per_s)));
         Row {

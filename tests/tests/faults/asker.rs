@@ -102,6 +102,8 @@ pub enum Question {
     Redis,
     /// A key of memcached.
     Memcached,
+    /// A number of a durable store, which is larger each time.
+    Count,
 }
 
 struct Shared {
@@ -138,7 +140,8 @@ impl Asker {
             last_failure: Mutex::default(),
             wrongs: Mutex::default(),
         });
-        let mut client = Client { address, what: what.clone(), truth, stream: None, random: Random::new(seed) };
+        let mut client =
+            Client { address, what: what.clone(), truth, stream: None, random: Random::new(seed), count: 0 };
         let (own, place) = (Arc::clone(&shared), Arc::clone(machine));
         let thread = std::thread::spawn(move || place.within(|| own.ask(&mut client)));
         Asker { shared, what, thread: Some(thread) }
@@ -227,6 +230,8 @@ struct Client {
     truth: Arc<Truth>,
     stream: Option<TcpStream>,
     random: Random,
+    /// The number that [`Question::Count`] was answered with last.
+    count: u64,
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -281,6 +286,7 @@ impl Client {
             Question::Echo { by_stream: false } => self.echo_by_datagram(),
             Question::Redis => self.redis(),
             Question::Memcached => self.memcached(),
+            Question::Count => self.count(),
         }
     }
 
@@ -441,6 +447,25 @@ impl Client {
         if answer != whole {
             return Err(wrong("to get", &answer));
         }
+        self.stream = Some(stream);
+        Ok(0)
+    }
+
+    /// What was answered is durable: no number comes twice, whatever ended the store. One that was not answered may have been counted.
+    fn count(&mut self) -> Result<usize, Trouble> {
+        let mut stream = self.stream()?;
+        stream.write_all(b"INCR count\r\n")?;
+        let answer = read_until(&mut stream, |bytes| find(bytes, b"\r\n").map(|end| end + 2))?;
+        let line = String::from_utf8_lossy(&answer);
+        if line.starts_with('-') {
+            return Err(failed(line.trim_end()));
+        }
+        let number = line.trim_end().strip_prefix(':').and_then(|number| number.parse::<u64>().ok());
+        let number = number.ok_or_else(|| wrong("to INCR", &answer))?;
+        if number <= self.count {
+            return Err(wrong(format!("{} was answered before", self.count), &answer));
+        }
+        self.count = number;
         self.stream = Some(stream);
         Ok(0)
     }

@@ -38,10 +38,12 @@ pub enum Kind {
     WebSplitInterface,
     /// On an interface, without a daemon, as root.
     Nginx,
+    /// `qanat kv`, durable, on a daemon's card.
+    Kv,
 }
 
 /// All there are.
-pub const KINDS: [Kind; 14] = [
+pub const KINDS: [Kind; 15] = [
     Kind::Web,
     Kind::WebSplit,
     Kind::WebAppCores,
@@ -56,6 +58,7 @@ pub const KINDS: [Kind; 14] = [
     Kind::WebInterface,
     Kind::WebSplitInterface,
     Kind::Nginx,
+    Kind::Kv,
 ];
 
 /// What a kind of service promises for a fault.
@@ -101,6 +104,7 @@ impl Kind {
             Kind::WebInterface => "web-interface",
             Kind::WebSplitInterface => "web-split-interface",
             Kind::Nginx => "nginx-interface",
+            Kind::Kv => "kv",
         }
     }
 
@@ -134,7 +138,7 @@ impl Kind {
         match self {
             Kind::Dns | Kind::Secondary => 53,
             Kind::Echo | Kind::EchoByHand => 7,
-            Kind::Redis => 6_379,
+            Kind::Redis | Kind::Kv => 6_379,
             Kind::Memcached => 11_211,
             _ => 80,
         }
@@ -165,6 +169,7 @@ impl Kind {
             Kind::Echo | Kind::EchoByHand => [true, false].map(|by_stream| Question::Echo { by_stream }).to_vec(),
             Kind::Redis => vec![Question::Redis],
             Kind::Memcached => vec![Question::Memcached],
+            Kind::Kv => vec![Question::Count],
             _ => [true, false].map(|keeps| Question::Page { path: "/page", keeps }).to_vec(),
         }
     }
@@ -199,6 +204,7 @@ impl Kind {
                 let redis = ["--", "redis-server", "--bind", &own_address, "--protected-mode", "no", "--save", ""];
                 own(&[&run[..], &redis].concat())
             }
+            Kind::Kv => own(&["kv", "--json", "--disk", &at("kv.img"), "--size", "64M", "--address", &address]),
             Kind::Memcached => own(&[&run[..], &["--", "memcached", "-l", &self.address(), "-t", "2"]].concat()),
             Kind::Nginx => {
                 let text = format!(

@@ -1,7 +1,7 @@
 //! All kinds of service at once, each under a manager and asked all the time:
 //!
 //! ```text
-//!   house  (a daemon with a net core)   web · split · app-cores · dns · its secondary · echo · redis
+//!   house  (a daemon with a net core)   web · split · app-cores · dns · its secondary · echo · redis · kv
 //!   annex  (a daemon without)           split, net core of its own · echo on `qanat net` · memcached
 //!   stall  (a daemon without)           web on a card of `qanat vnic create`
 //!   street (no daemon; root)            web · split · nginx, on interfaces whose other ends are in `town`

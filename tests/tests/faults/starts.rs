@@ -152,8 +152,9 @@ fn reloaded_at_any_age<'a>(scene: &'a Scene, station: &'a Station, random: &mut 
 }
 
 fn on_cards(kind: Kind) -> Option<Promise> {
-    let can_be_twice = kind.is_on_card() && !matches!(kind, Kind::WebVnic | Kind::EchoByHand | Kind::Secondary);
-    can_be_twice.then_some(Promise::GoesOn)
+    // A store's disk has one owner.
+    let is_one = matches!(kind, Kind::WebVnic | Kind::EchoByHand | Kind::Secondary | Kind::Kv);
+    (kind.is_on_card() && !is_one).then_some(Promise::GoesOn)
 }
 
 fn reloads(kind: Kind) -> Option<Promise> {

@@ -85,6 +85,7 @@ enum Table {
     Breakdown(BreakdownArguments),
     Fence(FenceArguments),
     Gate(GateArguments),
+    Kv(KvArguments),
     Run(ProgramsArguments),
     Split(SplitArguments),
     Ratio(RatioArguments),
@@ -223,6 +224,19 @@ struct ProgramsArguments {
     common: Common,
 }
 
+/// Redis and `qanat kv` in turn, on the same link and file system, under the same clients
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench kv --quick                    under two minutes
+  sudo qanat bench kv                            five runs of each
+  sudo qanat bench kv --filter durable           writes that are answered when they are on the disk
+Programs that are not there are named with their package.")]
+struct KvArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// The split placement beside the linked one: ping-pong, costs, a service that blocks, a net core killed
 #[derive(Args)]
 #[command(after_help = "\
@@ -289,6 +303,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
         Some(Table::Run(programs)) => run_one(if programs.profile { "run-profile" } else { "run" }, &programs.common),
+        Some(Table::Kv(kv)) => run_one("kv", &kv.common),
         Some(Table::Split(split)) => run_one("split", &split.common),
         Some(Table::Ratio(ratio)) => run_one("ratio", &ratio.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),

@@ -2,6 +2,7 @@
 
 use qanat_nic::link::Namespace;
 use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ impl Peer {
         let open = || {
             let socket = UdpSocket::bind((own, port))?;
             socket.connect((other, 7))?;
-            socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+            socket.set_read_timeout(Some(Duration::from_secs(30)))?;
             Ok::<_, std::io::Error>(socket)
         };
         Peer { socket: namespace.within(open).unwrap().unwrap() }
@@ -60,24 +61,26 @@ impl Peer {
         Ok(bytes[..length].to_vec())
     }
 
-    /// Sends `count` datagrams, at most `window` unanswered; returns how many came back intact.
+    /// Sends `count` datagrams, at most `window` unanswered; returns how many came back intact, each once. The kernel has a queue for each
+    /// processor, so two datagrams of a thread that moved between them may overtake each other.
     pub fn ping(&self, count: usize, window: usize, length: usize) -> usize {
         let payload = |number: usize| {
             let mut bytes = vec![(number % 251) as u8; length];
             bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
             bytes
         };
-        let (mut sent, mut answered) = (0, 0);
+        let (mut sent, mut answered, mut unanswered) = (0, 0, HashSet::new());
         while answered < count {
-            while sent < count && sent - answered < window {
+            while sent < count && unanswered.len() < window {
                 self.socket.send(&payload(sent)).unwrap();
+                unanswered.insert(sent);
                 sent += 1;
             }
-            match self.receive() {
-                Ok(bytes) if bytes == payload(answered) => answered += 1,
-                Ok(_) => panic!("answer {answered} is damaged or out of order"),
-                Err(error) => panic!("answer {answered}: {error}"),
-            }
+            let bytes = self.receive().unwrap_or_else(|error| panic!("{error}: no answer to any of {unanswered:?}"));
+            let number = bytes.first_chunk().map_or(0, |number| u64::from_be_bytes(*number)) as usize;
+            assert!(unanswered.remove(&number), "answer {number} was not waited for, but {unanswered:?}");
+            assert!(bytes == payload(number), "answer {number} is damaged");
+            answered += 1;
         }
         answered
     }
