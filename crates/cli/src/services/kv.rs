@@ -28,6 +28,7 @@ Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
+  sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   a cache: keys that are not used go
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
   sudo qanat kv --disk fast                              used through the disk's core
 docs/kv.md has what each durability promises, and which of Redis' commands there are.

@@ -161,7 +161,10 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     } else if args.is(1, "HELP") && args.len() == 2 {
         let lines = [
             ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
-            ("SET <directive> <value>", "Set the configuration <directive> to <value>: appendfsync, timeout, those of memory and of what is noted."),
+            (
+                "SET <directive> <value>",
+                "Set the configuration <directive> to <value>: appendfsync, timeout, those of memory and of what is noted.",
+            ),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
         ];
         help::answer(call, "CONFIG", &lines);

@@ -144,13 +144,7 @@ fn spoil(state: &mut State, client: usize) {
     transaction.into_iter().for_each(|transaction| transaction.is_spoiled = true);
 }
 
-fn queue(
-    state: &mut State,
-    client: usize,
-    command: &Command,
-    args: &Args<'_>,
-    reply: &mut Reply,
-) -> Result<(), Fault> {
+fn queue(state: &mut State, client: usize, command: &Command, args: &Args<'_>, reply: &mut Reply) -> Result<(), Fault> {
     let Some(transaction) = state.sessions.get_mut(client).and_then(|session| session.transaction.as_mut()) else {
         return Ok(());
     };

@@ -124,8 +124,7 @@ fn quote(bytes: &[u8], line: &mut String) {
             7 => line.push_str("\\a"),
             8 => line.push_str("\\b"),
             b' '..=b'~' => line.push(char::from(byte)),
-            // Writing to a string does not fail.
-            _ => drop(write!(line, "\\x{byte:02x}")),
+            _ => line.push_str(&format!("\\x{byte:02x}")),
         }
     }
 }

@@ -64,8 +64,10 @@ impl Database {
 
     /// Bytes of memory that the tables of keys have and do not use, about.
     pub fn spare(&self) -> usize {
-        let (free, volatile_free) =
-            (self.keys.capacity().saturating_sub(self.keys.len()), self.volatile.capacity().saturating_sub(self.volatile.len()));
+        let (free, volatile_free) = (
+            self.keys.capacity().saturating_sub(self.keys.len()),
+            self.volatile.capacity().saturating_sub(self.volatile.len()),
+        );
         let (volatile, all) = memory::of_tables(free, volatile_free);
         volatile + all
     }

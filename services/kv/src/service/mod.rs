@@ -6,8 +6,8 @@ mod output;
 
 use crate::commands::{pubsub, serving, transactions};
 use crate::engine::settings::{Durability, Settings};
-use crate::engine::{eviction, observer};
 use crate::engine::state::State;
+use crate::engine::{eviction, observer};
 use crate::figures::Figures;
 use crate::journal::{Journal, News};
 use crate::resp::reply::Reply;
@@ -245,7 +245,9 @@ impl KvService {
         serving::expire(&mut self.state);
         let is_ready = self.journal.as_ref().is_some_and(Journal::is_ready);
         if is_ready && self.state.log.room_to_shrink > 0 {
-            observer::timed(&mut self.state, "expire-cycle", |State { keyspace, random, .. }| keyspace.expire_some(random));
+            observer::timed(&mut self.state, "expire-cycle", |State { keyspace, random, .. }| {
+                keyspace.expire_some(random)
+            });
             eviction::tick(&mut self.state);
         }
         let observed = &mut self.state.observed;

@@ -94,7 +94,12 @@ fn doctor(call: &Call<'_>) -> String {
     for (name, Samples { all, longest }) in events {
         let mean = all.iter().map(|(_, ms)| *ms).sum::<u64>() / (all.len() as u64).max(1);
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name}: {} samples, {mean} ms in the mean, {longest} ms at most: {}.", all.len(), advice(name));
+        let _ = writeln!(
+            text,
+            "{name}: {} samples, {mean} ms in the mean, {longest} ms at most: {}.",
+            all.len(),
+            advice(name)
+        );
     }
     text
 }

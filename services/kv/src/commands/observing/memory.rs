@@ -125,7 +125,8 @@ fn usage(call: &mut Call<'_>) -> Result<(), Fault> {
 fn statistics(call: &mut Call<'_>) {
     let Call { state, reply, .. } = call;
     let known = Use::of(state);
-    let used = (0..DATABASES).map(|number| (number, state.keyspace.database(number))).filter(|(_, all)| !all.is_empty());
+    let used =
+        (0..DATABASES).map(|number| (number, state.keyspace.database(number))).filter(|(_, all)| !all.is_empty());
     let used: Vec<_> = used.collect();
     reply.map(10 + used.len());
     let mut number = |name: &str, bytes: u64| {
@@ -161,8 +162,10 @@ fn statistics(call: &mut Call<'_>) {
 fn doctor(state: &State) -> String {
     let (known, limit) = (Use::of(state), state.settings.operating.memory_max);
     let mut text = String::new();
-    // Writing to a string does not fail.
-    let mut say = |line: std::fmt::Arguments<'_>| drop(writeln!(text, "{line}"));
+    let mut say = |line: std::fmt::Arguments<'_>| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{line}");
+    };
     if limit > 0 && known.keys > limit / 10 * 9 {
         say(format_args!("Keys take {}, of {} that they may (maxmemory).", human(known.keys), human(limit)));
     }

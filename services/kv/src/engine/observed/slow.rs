@@ -57,7 +57,13 @@ fn cut(args: &Args<'_>) -> Vec<Box<[u8]>> {
 
 impl SlowLog {
     /// A command took so long. Of all, `most` are kept.
-    pub fn add(&mut self, (at_s, took_us): (i64, u64), args: &Args<'_>, (peer, name): (SocketAddr, &[u8]), most: usize) {
+    pub fn add(
+        &mut self,
+        (at_s, took_us): (i64, u64),
+        args: &Args<'_>,
+        (peer, name): (SocketAddr, &[u8]),
+        most: usize,
+    ) {
         self.entries.push_front(Slow { id: self.ids, at_s, took_us, args: cut(args), peer, name: name.into() });
         self.ids += 1;
         self.trim(most);
