@@ -191,7 +191,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
                 let seconds = unsigned(value).and_then(|seconds| u32::try_from(seconds).ok());
                 settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
             }
-            _ if settings.operating.set(&name, value).map_err(|why| wrong(&why))? => {}
+            _ if settings.operating.set(&name, value).map_err(|why| wrong(&why.to_string()))? => {}
             known if settings.list().iter().any(|(name, _)| *name == known) => {
                 return Err(wrong("can't set immutable config"));
             }

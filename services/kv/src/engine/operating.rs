@@ -54,6 +54,23 @@ impl Policy {
     }
 }
 
+/// Why a value is none, as Redis words it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WrongValue {
+    /// No integer.
+    #[error("argument couldn't be parsed into an integer")]
+    NotInteger,
+    /// It is too small or too large.
+    #[error("argument must be between {0} and {1} inclusive")]
+    Range(i64, i64),
+    /// No size.
+    #[error("argument must be a memory value")]
+    NotMemory,
+    /// Not one of these.
+    #[error("argument(s) must be one of the following: {0}")]
+    NotOf(String),
+}
+
 /// Settings of memory, and of what is noted.
 #[derive(Clone, Debug)]
 pub struct Operating {
@@ -107,15 +124,15 @@ fn memory(value: &[u8]) -> Option<u64> {
     unsigned(number)?.checked_mul(unit)
 }
 
-fn number(value: &[u8], least: i64, most: i64) -> Result<i64, String> {
-    let number = integer(value).ok_or("argument couldn't be parsed into an integer")?;
+fn number(value: &[u8], least: i64, most: i64) -> Result<i64, WrongValue> {
+    let number = integer(value).ok_or(WrongValue::NotInteger)?;
     match (least..=most).contains(&number) {
         true => Ok(number),
-        false => Err(format!("argument must be between {least} and {most} inclusive")),
+        false => Err(WrongValue::Range(least, most)),
     }
 }
 
-fn small(value: &[u8], least: u32) -> Result<u32, String> {
+fn small(value: &[u8], least: u32) -> Result<u32, WrongValue> {
     number(value, i64::from(least), i64::from(i32::MAX)).map(|number| number as u32)
 }
 
@@ -137,16 +154,16 @@ impl Operating {
     /// Sets one; whether it is one of these.
     ///
     /// # Errors
-    /// Why the value is none, as Redis words it.
-    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool, String> {
+    /// Why the value is none.
+    pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool, WrongValue> {
         match name {
             "latency-monitor-threshold" => self.latency_ms = number(value, 0, i64::MAX)? as u64,
             "lfu-decay-time" => self.decay_minutes = small(value, 0)?,
             "lfu-log-factor" => self.log_factor = small(value, 0)?,
-            "maxmemory" => self.memory_max = memory(value).ok_or("argument must be a memory value")?,
+            "maxmemory" => self.memory_max = memory(value).ok_or(WrongValue::NotMemory)?,
             "maxmemory-policy" => {
                 let names: Vec<&str> = POLICIES.iter().map(|(name, _)| *name).collect();
-                let wrong = || format!("argument(s) must be one of the following: {}", names.join(", "));
+                let wrong = || WrongValue::NotOf(names.join(", "));
                 self.policy = Policy::of(&String::from_utf8_lossy(value)).ok_or_else(wrong)?;
             }
             "maxmemory-samples" => self.samples = small(value, 1)?,

@@ -242,7 +242,7 @@ fn slow_commands_are_kept() {
     store.line(&format!("del {}", many.join(" ")));
     store.line(&format!("get {}", "y".repeat(200)));
     store.hears(&[("slowlog len", ":3"), ("config set slowlog-log-slower-than 20000", "+OK"), ("get k", "$-1")]);
-    let peer = "$14 10.77.0.1:4000 $0";
+    let peer = "$14 10.77.0.1:4000 $0 ";
     let cut = format!("{}... (72 more bytes)", "y".repeat(128));
     // Newest first: CONFIG SET is judged by what it has set.
     let told = store.line("slowlog get 2");
@@ -250,7 +250,7 @@ fn slow_commands_are_kept() {
     assert!(told.contains(&format!("$3 get ${} {cut}", cut.len())), "{told}");
     let told = store.line("slowlog get -1");
     assert!(told.contains("*2 $4 auth $10 (redacted)"), "{told}");
-    assert!(told.contains("$2 29 $2 29") || told.contains("$24 ... (10 more arguments)"), "{told}");
+    assert!(told.contains("$23 ... (10 more arguments)"), "{told}");
     store.hears(&[
         ("slowlog get -2", "-ERR count should be greater than or equal to -1"),
         ("slowlog get x", "-ERR count should be greater than or equal to -1"),
