@@ -34,6 +34,8 @@ pub struct Database {
     memory: usize,
     /// What is noted of the use of a new key.
     pub(super) born: u32,
+    /// A string that is replaced was used as often as before, not just now.
+    pub(super) keeps_use: bool,
 }
 
 impl Database {
@@ -108,7 +110,7 @@ impl Database {
     fn delete(&mut self, key: &[u8]) {
         if let Some(entry) = self.keys.swap_remove(key) {
             self.bytes -= KEY_BYTES + key.len() + entry.value.bytes();
-            self.memory -= memory::of_key(key, &entry);
+            self.memory -= memory::of_key(key, &entry.value, entry.expires != 0);
             if entry.expires != 0 {
                 self.volatile.swap_remove(key);
             }
@@ -119,6 +121,9 @@ impl Database {
         let value = Value::Text(Bytes::copy_from_slice(text));
         match self.keys.get_mut(key) {
             Some(entry) => {
+                if !self.keeps_use {
+                    entry.used.set(self.born);
+                }
                 let before = std::mem::replace(&mut entry.value, value);
                 self.bytes = self.bytes + text.len() - before.bytes();
                 self.memory = self.memory + memory::allocated(text.len()) - memory::of_value(&before);

@@ -90,7 +90,7 @@ impl Keyspace {
     /// Applies a change that is written down already.
     pub fn apply(&mut self, database: u8, change: &Change<'_>) {
         if let Some(database) = self.databases.get_mut(usize::from(database)) {
-            database.born = self.usage.born(self.now_ms);
+            (database.born, database.keeps_use) = (self.usage.born(self.now_ms), self.usage.is_lfu);
             database.apply(change);
         }
     }

@@ -57,13 +57,16 @@ impl Usage {
     /// How often it was used, of what [`Usage::used`] noted with `is_lfu`.
     pub fn frequency(&self, noted: u32, now_ms: i64) -> u8 {
         let since = minutes(now_ms).wrapping_sub(noted >> 8) & 0xff_ffff;
+        // Whoever set the clock back has not made keys old: half of all differences are of the future.
+        let since = if since > 0x7f_ffff { 0 } else { since };
         let lost = since.checked_div(self.decay_minutes).unwrap_or(0).min(u32::from(u8::MAX)) as u8;
         (noted as u8).saturating_sub(lost)
     }
 
     /// How long ago it was used, of what was noted without `is_lfu`.
     pub fn idle_ms(&self, noted: u32, now_ms: i64) -> u64 {
-        u64::from(((now_ms / STEP_MS) as u32).wrapping_sub(noted)) * STEP_MS as u64
+        let since = ((now_ms / STEP_MS) as u32).wrapping_sub(noted) as i32;
+        u64::from(since.max(0) as u32) * STEP_MS as u64
     }
 
     /// A number by chance (xorshift, of which the upper bits are taken).
@@ -88,6 +91,7 @@ mod tests {
         let noted = usage.born(end - 300);
         assert_eq!(usage.idle_ms(noted, end + 700), 1_000);
         assert_eq!(usage.idle_ms(usage.used(noted, end), end), 0);
+        assert_eq!(usage.idle_ms(noted, end - 5_000), 0);
     }
 
     /// As `redis.conf` has it: with a factor of 10, a hundred uses are some ten, and a million are all that there is.
@@ -103,5 +107,6 @@ mod tests {
         assert_eq!(usage.frequency(noted, 900 * 60_000), 0);
         let kept = Usage { is_lfu: true, decay_minutes: 0, ..Usage::default() };
         assert_eq!(kept.frequency(noted, 900 * 60_000), noted as u8);
+        assert_eq!(usage.frequency(usage.born(5 * 60_000), 0), BORN);
     }
 }

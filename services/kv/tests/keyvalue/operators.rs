@@ -1,7 +1,9 @@
 //! What operators ask for, as Redis 7.0 answers it: memory limits, slow commands, latencies, counts, and all commands as they come.
 
 use crate::client::{Store, contents};
+use qanat_kv::keyspace::database::Entry;
 use qanat_kv::keyspace::space::Keyspace;
+use qanat_kv::keyspace::value::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
@@ -174,6 +176,7 @@ fn objects_tell_when_they_were_used() {
     store.hears(&[("set k v", "+OK"), ("object idletime k", ":0")]);
     store.state.keyspace.now_ms += 12_300;
     store.hears(&[
+        ("mset other v", "+OK"),
         ("object idletime k", ":12"),
         ("exists k", ":1"),
         ("type k", "+string"),
@@ -185,6 +188,7 @@ fn objects_tell_when_they_were_used() {
             "object freq k",
             "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
         ),
+        ("object idletime other", ":0"),
         ("object idletime none", "$-1"),
         ("object freq none", "$-1"),
         ("object idletime", "-ERR wrong number of arguments for 'object|idletime' command"),
@@ -200,6 +204,12 @@ fn objects_tell_when_they_were_used() {
     ]);
     store.state.keyspace.now_ms += 4 * 60_000;
     store.hears(&[("object freq new", ":2")]);
+}
+
+/// Each key has one of these. When or how often it was used takes no more than eight bytes of it.
+#[test]
+fn an_entry_is_no_larger_than_it_has_to_be() {
+    assert_eq!(size_of::<Entry>(), size_of::<Value>() + size_of::<i64>() + 8);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn usage(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         _ => return Err(Fault::Syntax),
     }
-    match call.look(args.at(2)).map(|entry| memory::of_key(args.at(2), entry)) {
+    match call.look(args.at(2)).map(|entry| memory::of_key(args.at(2), &entry.value, entry.expires != 0)) {
         Some(bytes) => call.reply.length(bytes),
         None => call.reply.null(),
     }
