@@ -29,6 +29,10 @@ pub struct Figures {
     pub batches: u64,
     /// Checkpoints made.
     pub checkpoints: u64,
+    /// Bytes of memory that keys take, about.
+    pub memory_bytes: u64,
+    /// Keys that went because there was too little memory.
+    pub evicted: u64,
     /// Writes refused because the log had no room.
     pub writes_refused: u64,
     /// The log has failed: nothing more is acknowledged.

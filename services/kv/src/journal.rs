@@ -54,6 +54,8 @@ pub struct Journal {
     /// Appended and not committed yet.
     uncommitted: u64,
     committed_at: Time,
+    /// A commit whose time is taken: its last record, and when it was given. One at a time is enough to know how long they take.
+    timed: Option<(Position, Time)>,
     walk: Option<Walk>,
     /// All keys are written, and the end of the checkpoint is on its way.
     is_ending: bool,
@@ -81,6 +83,7 @@ impl Journal {
             outstanding: Outstanding::default(),
             uncommitted: 0,
             committed_at: Time::ZERO,
+            timed: None,
             walk: None,
             is_ending: false,
             records: Vec::new(),
@@ -155,6 +158,17 @@ impl Journal {
         self.outstanding.bytes > BUSY_BYTES
     }
 
+    /// Bytes of records that wait for the disk.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.outstanding.bytes
+    }
+
+    /// How long a commit took that is durable now, if one was timed.
+    pub fn take_flushed(&mut self, now: Time) -> Option<Duration> {
+        let (_, since) = self.timed.take_if(|(last, _)| *last < self.durable)?;
+        Some(now.since(since))
+    }
+
     /// Bytes of the log that recovery has gone through.
     pub fn progress(&self) -> u64 {
         self.log.progress()
@@ -225,6 +239,7 @@ impl Journal {
         let is_checkpointing = self.walk.is_some() || self.is_ending;
         if self.uncommitted > 0 && (is_due || is_wanted || is_checkpointing || self.uncommitted >= COMMIT_BYTES) {
             (self.uncommitted, self.committed_at) = (0, now);
+            self.timed = self.timed.or_else(|| self.last.map(|last| (last, now)));
             self.log.commit(storage);
         }
         None

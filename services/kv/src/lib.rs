@@ -23,6 +23,7 @@ pub mod resp;
 pub mod service;
 pub mod table;
 
+pub use engine::operating::{Operating, Policy};
 pub use engine::settings::{Durability, Settings};
 pub use figures::Figures;
 pub use service::{KvConfig, KvService};

@@ -1,12 +1,12 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets, sorted,
-    sorted_ranges, sorted_store, strings, substrings, transactions,
+    bits, connection, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, server, serving,
+    sets, sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
-const GROUPS: [&[Command]; 18] = [
+const GROUPS: [&[Command]; 23] = [
     bits::COMMANDS,
     connection::COMMANDS,
     expiry::COMMANDS,
@@ -14,6 +14,11 @@ const GROUPS: [&[Command]; 18] = [
     hashes::COMMANDS,
     introspection::COMMANDS,
     lists::COMMANDS,
+    observing::latency::COMMANDS,
+    observing::memory::COMMANDS,
+    observing::monitor::COMMANDS,
+    observing::object::COMMANDS,
+    observing::slowlog::COMMANDS,
     pubsub::COMMANDS,
     scanning::COMMANDS,
     server::COMMANDS,

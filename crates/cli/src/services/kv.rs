@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use qanat::disk::{AreaName, DiskOptions};
 use qanat::{AreaBuffers, AreaId, PROTOCOL_TCP, Storage, StorageArea, entropy};
 use qanat_control::protocol::AreaPath;
-use qanat_kv::{Durability, Figures, KvConfig, KvService, Settings};
+use qanat_kv::{Durability, Figures, KvConfig, KvService, Operating, Policy, Settings};
 use qanat_nic::Region;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
+  sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   a cache: keys that are not used go
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
   sudo qanat kv --disk fast                              used through the disk's core
 docs/kv.md has what each durability promises, and which of Redis' commands there are.
@@ -55,8 +56,19 @@ pub struct Arguments {
     /// Seconds after which a client that says nothing is closed; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     timeout: u32,
+    /// Memory that keys may take, as 4G. Unless it is said, all that there is
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    maxmemory: Option<u64>,
+    /// Which keys go if they take more: noeviction (none: writes are refused), allkeys-lru, allkeys-lfu, allkeys-random, volatile-lru,
+    /// volatile-lfu, volatile-random, volatile-ttl
+    #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = policy)]
+    maxmemory_policy: Policy,
     #[command(flatten)]
     place: HostArguments,
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Policy::of(name).ok_or_else(|| format!("{name}: no policy; --help has their names"))
 }
 
 /// When a write is answered.
@@ -106,7 +118,7 @@ impl Application for Kv<'_> {
     }
 
     fn service(&self, place: &Place) -> Result<KvService, String> {
-        let Arguments { durability, port, connections, timeout, .. } = *self.arguments;
+        let Arguments { durability, port, connections, timeout, maxmemory, maxmemory_policy, .. } = *self.arguments;
         let random = entropy().map_err(|error| format!("no entropy: {error}"))?;
         let (identity, rest) = random.split_first_chunk::<16>().ok_or("too few random bytes")?;
         let seed = rest.first_chunk::<8>().ok_or("too few random bytes")?;
@@ -115,10 +127,12 @@ impl Application for Kv<'_> {
             Answered::Everysec => Durability::EverySecond,
             Answered::No => Durability::No,
         };
+        let operating =
+            Operating { memory_max: maxmemory.unwrap_or(0), policy: maxmemory_policy, ..Operating::default() };
         Ok(KvService::new(KvConfig {
             area: AreaId::new(0, 0),
             serves_six: place.serves_six,
-            settings: Settings { durability, clients_max: connections, port, timeout_s: timeout },
+            settings: Settings { durability, clients_max: connections, port, timeout_s: timeout, operating },
             identity: *identity,
             seed: u64::from_ne_bytes(*seed),
         }))
@@ -192,6 +206,7 @@ impl HostFigures for Figures {
             batches: self.batches + newer.batches,
             checkpoints: self.checkpoints + newer.checkpoints,
             writes_refused: self.writes_refused + newer.writes_refused,
+            evicted: self.evicted + newer.evicted,
             ..*newer
         };
     }

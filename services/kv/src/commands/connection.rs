@@ -132,6 +132,7 @@ fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
 fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     let client = call.client;
     crate::commands::pubsub::leave(call.state, client);
+    crate::engine::observer::leave(call.state, client);
     let Some(session) = call.state.sessions.get_mut(client) else { return Ok(()) };
     session.transaction = None;
     let watched = std::mem::take(&mut session.watched);
@@ -146,6 +147,9 @@ fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
 fn line(session: &Session, now_ms: i64) -> String {
     let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
     let mut flags = String::new();
+    if session.is_monitor {
+        flags.push('O');
+    }
     if session.subscriptions() > 0 {
         flags.push('P');
     }

@@ -130,7 +130,7 @@ fn persist(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn left(call: &mut Call<'_>, unit: Unit, is_absolute: bool) -> Result<(), Fault> {
     let now = call.state.keyspace.now_ms;
-    let expires = call.find(call.args.at(1)).map(|entry| entry.expires);
+    let expires = call.look(call.args.at(1)).map(|entry| entry.expires);
     call.reply.integer(match (expires, unit) {
         (None, _) => -2,
         (Some(0), _) => -1,

@@ -3,7 +3,6 @@
 use crate::engine::call::Call;
 use crate::engine::command::{ALL, NO_KEYS, ONE, TWO, commands};
 use crate::engine::fault::Fault;
-use crate::engine::help;
 use crate::keyspace::change::Change;
 use crate::keyspace::space::DATABASES;
 use crate::resp::number::integer;
@@ -12,7 +11,7 @@ commands! { "generic":
     "del", -2, [WRITE], ALL, "1.0.0", "Deletes one or more keys." => delete;
     "unlink", -2, [WRITE FAST], ALL, "4.0.0", "Deletes one or more keys." => delete;
     "exists", -2, [READ FAST], ALL, "1.0.0", "Determines whether one or more keys exist." => exists;
-    "touch", -2, [READ FAST], ALL, "3.2.1", "Returns the number of existing keys out of those specified." => exists;
+    "touch", -2, [READ FAST], ALL, "3.2.1", "Returns the number of existing keys out of those specified." => touch;
     "type", 2, [READ FAST], ONE, "1.0.0", "Determines the type of value stored at a key." => kind;
     "rename", 3, [WRITE COPIES], TWO, "1.0.0", "Renames a key and overwrites the destination." => |call| rename(call, false);
     "renamenx", 3, [WRITE COPIES FAST], TWO, "1.0.0", "Renames a key only when the target key name doesn't exist."
@@ -20,7 +19,6 @@ commands! { "generic":
     "copy", -3, [WRITE GROWS COPIES], TWO, "6.2.0", "Copies the value of a key to a new key." => copy;
     "move", 3, [WRITE COPIES FAST], ONE, "1.0.0", "Moves a key to another database." => move_key;
     "randomkey", 1, [READ], NO_KEYS, "1.0.0", "Returns a random key name from the database." => random;
-    "object", -2, [READ], NO_KEYS, "2.2.3", "Tells how a value is kept." => object;
 }
 
 fn delete(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -38,6 +36,17 @@ fn delete(call: &mut Call<'_>) -> Result<(), Fault> {
 fn exists(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut count = 0;
     for key in call.args.from(1) {
+        let is_there = call.look(key).is_some();
+        call.count(is_there);
+        count += i64::from(is_there);
+    }
+    call.reply.integer(count);
+    Ok(())
+}
+
+fn touch(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut count = 0;
+    for key in call.args.from(1) {
         let is_there = call.find(key).is_some();
         call.count(is_there);
         count += i64::from(is_there);
@@ -47,7 +56,7 @@ fn exists(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn kind(call: &mut Call<'_>) -> Result<(), Fault> {
-    let kind = call.find(call.args.at(1)).map_or("none", |entry| entry.value.kind());
+    let kind = call.look(call.args.at(1)).map_or("none", |entry| entry.value.kind());
     call.reply.simple(kind);
     Ok(())
 }
@@ -138,30 +147,5 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
         }
     }
     call.reply.optional(found);
-    Ok(())
-}
-
-fn object(call: &mut Call<'_>) -> Result<(), Fault> {
-    if call.args.is(1, "HELP") && call.args.len() == 2 {
-        let lines = [
-            ("ENCODING <key>", "Return the kind of internal representation used in order to store the value."),
-            ("REFCOUNT <key>", "Return the number of references of the value: one."),
-        ];
-        help::answer(call, "OBJECT", &lines);
-        return Ok(());
-    }
-    let (is_encoding, is_count) = (call.args.is(1, "ENCODING"), call.args.is(1, "REFCOUNT"));
-    if !is_encoding && !is_count {
-        return Err(help::unknown(call, "OBJECT"));
-    }
-    if call.args.len() != 3 {
-        return Err(help::arity("object", if is_encoding { "encoding" } else { "refcount" }));
-    }
-    let encoding = call.find(call.args.at(2)).map(|entry| entry.value.encoding());
-    match encoding {
-        None => call.reply.null(),
-        Some(encoding) if is_encoding => call.reply.bulk(encoding.as_bytes()),
-        Some(_) => call.reply.integer(1),
-    }
     Ok(())
 }

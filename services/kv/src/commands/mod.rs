@@ -7,6 +7,7 @@ pub mod generic;
 pub mod hashes;
 pub mod introspection;
 pub mod lists;
+pub mod observing;
 pub mod pubsub;
 pub mod ranges;
 pub mod scanning;

@@ -1,7 +1,9 @@
 //! The server: INFO, CONFIG, TIME, WAITAOF.
 
+use crate::commands::observing::{memory, statistics};
 use crate::engine::call::Call;
 use crate::engine::command::{NO_KEYS, commands};
+use crate::engine::eviction;
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::scan::matches;
@@ -45,12 +47,15 @@ fn waitaof(call: &mut Call<'_>) -> Result<(), Fault> {
 
 type Section = (&'static str, fn(&Call<'_>, &mut String) -> std::fmt::Result);
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 9] = [
     ("Server", of_server),
     ("Clients", of_clients),
+    ("Memory", memory::section),
     ("Persistence", of_persistence),
     ("Stats", of_statistics),
     ("Replication", |_, text| writeln!(text, "role:master\r\nconnected_slaves:0\r")),
+    ("Commandstats", statistics::of_commands),
+    ("Errorstats", statistics::of_errors),
     ("Keyspace", of_keyspace),
 ];
 
@@ -92,7 +97,8 @@ fn of_statistics(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     writeln!(text, "total_commands_processed:{commands}\r\ntotal_error_replies:{errors}\r")?;
     writeln!(text, "total_net_input_bytes:{input_bytes}\r\ntotal_net_output_bytes:{output_bytes}\r")?;
     writeln!(text, "keyspace_hits:{hits}\r\nkeyspace_misses:{misses}\r")?;
-    writeln!(text, "expired_keys:{}\r\nevicted_keys:0\r", call.state.keyspace.expired)?;
+    writeln!(text, "expired_keys:{}\r", call.state.keyspace.expired)?;
+    writeln!(text, "evicted_keys:{}\r", call.state.pool.evicted)?;
     writeln!(text, "pubsub_channels:{}\r", call.state.channels.names().count())?;
     writeln!(text, "pubsub_patterns:{}\r", call.state.channels.patterns().len())
 }
@@ -108,14 +114,13 @@ fn of_keyspace(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn info(call: &mut Call<'_>) -> Result<(), Fault> {
-    let all = call.args.len() == 1
-        || call
-            .args
-            .from(1)
-            .any(|name| ["ALL", "DEFAULT", "EVERYTHING"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes())));
+    let wants = |name: &str| call.args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes()));
+    let everything = wants("ALL") || wants("EVERYTHING");
+    let default = call.args.len() == 1 || wants("DEFAULT");
     let mut text = String::new();
     for (name, write) in SECTIONS {
-        if all || call.args.from(1).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes())) {
+        // All commands' counts are long: they are told to those who ask.
+        if everything || default && name != "Commandstats" || wants(name) {
             if !text.is_empty() {
                 text.push_str("\r\n");
             }
@@ -150,12 +155,16 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         set(call)?;
     } else if args.is(1, "RESETSTAT") && args.len() == 2 {
         call.state.statistics = Statistics::default();
-        call.state.keyspace.expired = 0;
+        (call.state.keyspace.expired, call.state.pool.evicted) = (0, 0);
+        call.state.observed.counts = Default::default();
         call.reply.ok();
     } else if args.is(1, "HELP") && args.len() == 2 {
         let lines = [
             ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
-            ("SET <directive> <value>", "Set the configuration <directive> to <value>: appendfsync, timeout."),
+            (
+                "SET <directive> <value>",
+                "Set the configuration <directive> to <value>: appendfsync, timeout, those of memory and of what is noted.",
+            ),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
         ];
         help::answer(call, "CONFIG", &lines);
@@ -182,6 +191,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
                 let seconds = unsigned(value).and_then(|seconds| u32::try_from(seconds).ok());
                 settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
             }
+            _ if settings.operating.set(&name, value).map_err(|why| wrong(&why.to_string()))? => {}
             known if settings.list().iter().any(|(name, _)| *name == known) => {
                 return Err(wrong("can't set immutable config"));
             }
@@ -193,6 +203,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
         }
     }
     call.state.settings = settings;
+    eviction::configure(call.state);
     call.reply.ok();
     Ok(())
 }

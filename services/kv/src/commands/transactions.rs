@@ -2,8 +2,10 @@
 
 use crate::engine::call::Call;
 use crate::engine::command::{ALL, NO_KEYS, commands};
+use crate::engine::eviction;
 use crate::engine::execute;
 use crate::engine::fault::Fault;
+use crate::engine::observer;
 use crate::engine::state::State;
 use crate::keyspace::watch::Place;
 use crate::resp::request::Args;
@@ -79,10 +81,14 @@ fn is_stale(state: &mut State, client: usize) -> bool {
 fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     let begun = call.session().and_then(|session| session.transaction.take());
     let transaction = begun.ok_or(Fault::Said("ERR EXEC without MULTI"))?;
+    let has_room = !transaction.grows || eviction::has_room(call.state);
     let is_stale = is_stale(call.state, call.client);
     unwatch(call.state, call.client);
     if transaction.is_spoiled {
         return Err(Fault::Said("EXECABORT Transaction discarded because of previous errors."));
+    }
+    if !has_room {
+        return Err(Fault::Told(format!("EXECABORT Transaction discarded because of: {}", eviction::OUT_OF_MEMORY)));
     }
     if is_stale {
         call.reply.null_array();
@@ -91,12 +97,11 @@ fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     call.reply.array(transaction.queued.len());
     for queued in &transaction.queued {
         let args = Args::new(&queued.text, &queued.ranges);
-        let Some(command) = execute::find(args.at(0)) else { continue };
-        let outcome = execute::admit_queued(call.state, call.client, command, &args)
-            .and_then(|()| execute::run(call.state, call.client, command, args, call.reply, true));
+        let Some(found) = execute::find_place(args.at(0)) else { continue };
+        let outcome = execute::admit_queued(call.state, call.client, found.1, &args)
+            .and_then(|()| execute::run(call.state, call.client, found, args, call.reply, true));
         if let Err(fault) = outcome {
-            call.state.statistics.errors += 1;
-            call.reply.error(&fault.to_string());
+            call.reply.error(&observer::failed(call.state, &fault));
         }
     }
     Ok(())

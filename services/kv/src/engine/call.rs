@@ -49,9 +49,14 @@ macro_rules! of_kind {
 }
 
 impl Call<'_> {
-    /// A key's entry.
+    /// A key's entry, which is used now.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<&Entry> {
+        self.state.keyspace.find_and_use(self.database, key)
+    }
+
+    /// A key's entry, for those who only look whether and how it is there.
+    pub fn look(&self, key: &[u8]) -> Option<&Entry> {
         self.state.keyspace.find(self.database, key)
     }
 

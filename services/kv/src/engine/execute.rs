@@ -2,7 +2,9 @@
 
 use crate::engine::call::Call;
 use crate::engine::command::{Command, Flags, all};
+use crate::engine::eviction;
 use crate::engine::fault::Fault;
+use crate::engine::observer;
 use crate::engine::session::Queued;
 use crate::engine::state::State;
 use crate::resp::reply::Reply;
@@ -15,8 +17,16 @@ const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// What a record needs besides its bytes: it may begin another unit of the log.
 const RECORD_OVERHEAD: u64 = 8 << 10;
 
+/// A command, and its place in the table.
+pub type Found = (usize, &'static Command);
+
 /// The command of this name, in letters of any size.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
+    find_place(name).map(|(_, command)| command)
+}
+
+/// The same, with its place in the table.
+pub fn find_place(name: &[u8]) -> Option<Found> {
     let mut small = [0_u8; 32];
     let small = small.get_mut(..name.len())?;
     small.copy_from_slice(name);
@@ -25,8 +35,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     table
         .binary_search_by(|command| command.name.as_bytes().cmp(small))
         .ok()
-        .and_then(|index| table.get(index))
-        .copied()
+        .and_then(|index| Some((index, *table.get(index)?)))
 }
 
 fn unknown(args: &Args<'_>) -> Fault {
@@ -75,12 +84,20 @@ fn admit(state: &mut State, database: u8, command: &Command, args: &Args<'_>) ->
     Ok(())
 }
 
-fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<&'static Command, Fault> {
-    let command = find(args.at(0)).ok_or_else(|| unknown(args))?;
+fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<Found, Fault> {
+    let found = find_place(args.at(0)).ok_or_else(|| unknown(args))?;
+    let checked = check_found(state, client, found.1, args);
+    if checked.is_err() {
+        state.observed.counts.of(found.0).into_iter().for_each(|count| count.rejected += 1);
+    }
+    checked.map(|()| found)
+}
+
+fn check_found(state: &mut State, client: usize, command: &Command, args: &Args<'_>) -> Result<(), Fault> {
     if !command.takes(args.len()) {
         return Err(Fault::Arity(command.name.to_owned()));
     }
-    let Some(session) = state.sessions.get_mut(client) else { return Ok(command) };
+    let Some(session) = state.sessions.get_mut(client) else { return Ok(()) };
     session.last_command = command.name;
     if session.subscriptions() > 0 && !session.is_three && !command.flags.has(Flags::CHANNELS) {
         return Err(Fault::Told(format!(
@@ -88,30 +105,36 @@ fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<&'static C
             command.name
         )));
     }
+    let accesses_keys = command.flags.has(Flags::READ) || command.flags.has(Flags::WRITE);
+    if session.is_monitor && accesses_keys {
+        return Err(Fault::Said("ERR Replica can't interact with the keyspace"));
+    }
     let database = session.database;
     if state.is_loading && (command.name == "ping" || !matches!(command.group, "connection" | "server")) {
         return Err(Fault::Said("LOADING Redis is loading the dataset in memory"));
     }
+    eviction::admit(state, client, command)?;
     if command.flags.has(Flags::WRITE) {
         admit(state, database, command, args)?;
     }
-    Ok(command)
+    Ok(())
 }
 
 /// Executes a request of a client, and answers it.
 pub fn execute(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
     let is_in_transaction = state.sessions.get(client).is_some_and(|session| session.transaction.is_some());
     let outcome = match check(state, client, &args) {
-        Ok(command) if is_in_transaction && !command.flags.has(Flags::NO_MULTI) => queue(state, client, &args, reply),
-        Ok(command) => run(state, client, command, args, reply, false),
+        Ok((_, command)) if is_in_transaction && !command.flags.has(Flags::NO_MULTI) => {
+            queue(state, client, command, &args, reply)
+        }
+        Ok(found) => run(state, client, found, args, reply, false),
         Err(fault) => {
             spoil(state, client);
             Err(fault)
         }
     };
     if let Err(fault) = outcome {
-        state.statistics.errors += 1;
-        reply.error(&fault.to_string());
+        reply.error(&observer::failed(state, &fault));
     }
 }
 
@@ -121,7 +144,7 @@ fn spoil(state: &mut State, client: usize) {
     transaction.into_iter().for_each(|transaction| transaction.is_spoiled = true);
 }
 
-fn queue(state: &mut State, client: usize, args: &Args<'_>, reply: &mut Reply) -> Result<(), Fault> {
+fn queue(state: &mut State, client: usize, command: &Command, args: &Args<'_>, reply: &mut Reply) -> Result<(), Fault> {
     let Some(transaction) = state.sessions.get_mut(client).and_then(|session| session.transaction.as_mut()) else {
         return Ok(());
     };
@@ -137,6 +160,7 @@ fn queue(state: &mut State, client: usize, args: &Args<'_>, reply: &mut Reply) -
         transaction.queued.clear();
         return Err(Fault::Said("ERR the commands of the transaction are too long together"));
     }
+    transaction.grows |= command.flags.has(Flags::GROWS);
     transaction.queued.push(queued);
     reply.simple("QUEUED");
     Ok(())
@@ -149,7 +173,7 @@ fn queue(state: &mut State, client: usize, args: &Args<'_>, reply: &mut Reply) -
 pub fn run(
     state: &mut State,
     client: usize,
-    command: &Command,
+    (place, command): Found,
     args: Args<'_>,
     reply: &mut Reply,
     is_queued: bool,
@@ -166,7 +190,10 @@ pub fn run(
             state.keyspace.expire_if_over(database, args.at(place));
         }
     }
-    (command.run)(&mut Call { state, client, database, args, reply, is_queued })
+    let began = observer::begin(state);
+    let outcome = (command.run)(&mut Call { state, client, database, args, reply, is_queued });
+    observer::ended(state, client, (place, command), &args, (began, outcome.is_err()));
+    outcome
 }
 
 /// Whether a queued write can still be taken, when its transaction is executed.

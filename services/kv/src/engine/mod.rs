@@ -3,9 +3,14 @@
 pub mod call;
 pub mod channels;
 pub mod command;
+pub mod eviction;
 pub mod execute;
 pub mod fault;
 pub mod help;
+pub mod observed;
+pub mod observer;
+pub mod operating;
+pub mod pool;
 pub mod sampler;
 pub mod scan;
 pub mod session;

@@ -22,6 +22,8 @@ pub struct Transaction {
     pub queued: Vec<Queued>,
     /// Their bytes.
     pub bytes: usize,
+    /// One of them may make the keyspace larger.
+    pub grows: bool,
     /// One of them was refused: EXEC will do nothing.
     pub is_spoiled: bool,
 }
@@ -100,6 +102,8 @@ pub struct Session {
     pub patterns: BTreeSet<Box<[u8]>>,
     /// What it waits for.
     pub blocked: Option<Box<Blocked>>,
+    /// It watches all commands.
+    pub is_monitor: bool,
     /// It is closed when what it is owed was sent.
     pub is_ending: bool,
     /// It is closed at once.
@@ -123,6 +127,7 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             blocked: None,
+            is_monitor: false,
             is_ending: false,
             is_killed: false,
         }

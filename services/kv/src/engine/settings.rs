@@ -1,5 +1,6 @@
 //! [`Settings`]: what `CONFIG` shows and sets, and [`Statistics`]: what `INFO` tells.
 
+use crate::engine::operating::Operating;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 
 /// When a write is answered. `docs/kv.md` has what each promises.
@@ -43,23 +44,26 @@ pub struct Settings {
     pub port: u16,
     /// Clients that say nothing for so many seconds are closed; 0: never.
     pub timeout_s: u32,
+    /// Memory, and what is noted of commands.
+    pub operating: Operating,
 }
 
 impl Settings {
     /// What `CONFIG GET` shows: names and values, in the order of the names.
-    pub fn list(&self) -> [(&'static str, String); 10] {
-        [
+    pub fn list(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![
             ("appendfsync", self.durability.name().to_owned()),
             ("appendonly", "yes".to_owned()),
             ("databases", crate::keyspace::space::DATABASES.to_string()),
             ("maxclients", self.clients_max.to_string()),
-            ("maxmemory", "0".to_owned()),
-            ("maxmemory-policy", "noeviction".to_owned()),
             ("port", self.port.to_string()),
             ("proto-max-bulk-len", TEXT_BYTES_MAX.to_string()),
             ("save", String::new()),
             ("timeout", self.timeout_s.to_string()),
-        ]
+        ];
+        all.extend(self.operating.list());
+        all.sort_unstable_by_key(|(name, _)| *name);
+        all
     }
 }
 

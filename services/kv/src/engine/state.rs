@@ -1,6 +1,8 @@
 //! [`State`]: all that commands work on.
 
 use crate::engine::channels::Channels;
+use crate::engine::observed::Observed;
+use crate::engine::pool::Pool;
 use crate::engine::session::Sessions;
 use crate::engine::settings::{Settings, Statistics};
 use crate::keyspace::space::Keyspace;
@@ -42,6 +44,10 @@ pub struct State {
     pub settings: Settings,
     /// Counters.
     pub statistics: Statistics,
+    /// What is noted of commands.
+    pub observed: Observed,
+    /// Keys that may be the next to go if there is too little memory.
+    pub pool: Pool,
     /// The log, as of this turn.
     pub log: LogState,
     /// What others are to be sent: the client's slot, and replies; whether that was caused by a change, and waits for it.
@@ -71,6 +77,8 @@ impl State {
             channels: Channels::default(),
             settings,
             statistics: Statistics::default(),
+            observed: Observed::default(),
+            pool: Pool::default(),
             log: LogState::default(),
             outbox: Vec::new(),
             started_ms: 0,

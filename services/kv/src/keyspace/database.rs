@@ -1,10 +1,12 @@
 //! [`Database`]: keys with what they have, and which of them expire.
 
 use crate::keyspace::change::Change;
+use crate::keyspace::memory;
 use crate::keyspace::text;
 use crate::keyspace::value::Value;
 use bytes::Bytes;
 use indexmap::{IndexMap, IndexSet};
+use std::cell::Cell;
 
 /// What a key costs in a record besides its bytes.
 const KEY_BYTES: usize = 24;
@@ -16,6 +18,8 @@ pub struct Entry {
     pub value: Value,
     /// When it expires.
     pub expires: i64,
+    /// When it was used last, or how often, as [`Usage`](crate::keyspace::usage::Usage) notes it. Reads note it, too.
+    pub used: Cell<u32>,
 }
 
 /// A database. Keys have places: the newest has the last, and if one is removed, the last one takes its place. Whoever goes from the
@@ -26,6 +30,12 @@ pub struct Database {
     /// Those that expire.
     volatile: IndexSet<Box<[u8]>>,
     bytes: usize,
+    /// Bytes of memory, about.
+    memory: usize,
+    /// What is noted of the use of a new key.
+    pub(super) born: u32,
+    /// A string that is replaced was used as often as before, not just now.
+    pub(super) keeps_use: bool,
 }
 
 impl Database {
@@ -47,6 +57,21 @@ impl Database {
     /// Bytes of the records of all keys, about.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of memory that keys take with all that they have, about.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Bytes of memory that the tables of keys have and do not use, about.
+    pub fn spare(&self) -> usize {
+        let (free, volatile_free) = (
+            self.keys.capacity().saturating_sub(self.keys.len()),
+            self.volatile.capacity().saturating_sub(self.volatile.len()),
+        );
+        let (volatile, all) = memory::of_tables(free, volatile_free);
+        volatile + all
     }
 
     /// A key's entry, expired or not.
@@ -73,6 +98,7 @@ impl Database {
     fn expire(&mut self, key: &[u8], at: i64) {
         let Some(entry) = self.keys.get_mut(key) else { return };
         let before = std::mem::replace(&mut entry.expires, at);
+        self.memory = self.memory + memory::of_name(key, at != 0) - memory::of_name(key, before != 0);
         match (before, at) {
             (0, 0) => {}
             (_, 0) => drop(self.volatile.swap_remove(key)),
@@ -84,6 +110,7 @@ impl Database {
     fn delete(&mut self, key: &[u8]) {
         if let Some(entry) = self.keys.swap_remove(key) {
             self.bytes -= KEY_BYTES + key.len() + entry.value.bytes();
+            self.memory -= memory::of_key(key, &entry.value, entry.expires != 0);
             if entry.expires != 0 {
                 self.volatile.swap_remove(key);
             }
@@ -93,9 +120,17 @@ impl Database {
     fn put(&mut self, key: &[u8], text: &[u8]) {
         let value = Value::Text(Bytes::copy_from_slice(text));
         match self.keys.get_mut(key) {
-            Some(entry) => self.bytes = self.bytes + text.len() - std::mem::replace(&mut entry.value, value).bytes(),
+            Some(entry) => {
+                if !self.keeps_use {
+                    entry.used.set(self.born);
+                }
+                let before = std::mem::replace(&mut entry.value, value);
+                self.bytes = self.bytes + text.len() - before.bytes();
+                self.memory = self.memory + memory::allocated(text.len()) - memory::of_value(&before);
+            }
             None => {
-                self.keys.insert(key.into(), Entry { value, expires: 0 });
+                self.keys.insert(key.into(), Entry { value, expires: 0, used: Cell::new(self.born) });
+                self.memory += memory::of_name(key, false) + memory::allocated(text.len());
                 self.bytes += KEY_BYTES + key.len() + text.len();
             }
         }
@@ -105,17 +140,20 @@ impl Database {
     fn alter(&mut self, key: &[u8], new: Option<fn() -> Value>, alter: impl FnOnce(&mut Value)) {
         let (entry, before) = match (self.keys.get_full_mut(key), new) {
             (Some((_, _, entry)), _) => {
-                let before = entry.value.bytes();
+                let before = (entry.value.bytes(), memory::of_value(&entry.value));
                 (entry, before)
             }
             (None, None) => return,
             (None, Some(new)) => {
                 self.bytes += KEY_BYTES + key.len();
-                (self.keys.entry(key.into()).or_insert(Entry { value: new(), expires: 0 }), 0)
+                self.memory += memory::of_name(key, false);
+                let entry = Entry { value: new(), expires: 0, used: Cell::new(self.born) };
+                (self.keys.entry(key.into()).or_insert(entry), (0, 0))
             }
         };
         alter(&mut entry.value);
-        self.bytes = self.bytes + entry.value.bytes() - before;
+        self.bytes = self.bytes + entry.value.bytes() - before.0;
+        self.memory = self.memory + memory::of_value(&entry.value) - before.1;
         if entry.value.is_empty() {
             self.delete(key);
         }

@@ -22,6 +22,11 @@ impl Hash {
         self.bytes
     }
 
+    /// Bytes of its fields and values alone.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes - FIELD_BYTES * self.fields.len()
+    }
+
     /// How many fields.
     pub fn len(&self) -> usize {
         self.fields.len()

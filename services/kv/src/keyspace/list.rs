@@ -20,6 +20,11 @@ impl List {
         self.bytes
     }
 
+    /// Bytes of its elements alone.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes - ELEMENT_BYTES * self.elements.len()
+    }
+
     /// How many elements.
     pub fn len(&self) -> usize {
         self.elements.len()

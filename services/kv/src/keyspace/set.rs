@@ -22,6 +22,11 @@ impl Set {
         self.bytes
     }
 
+    /// Bytes of its members alone.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes - MEMBER_BYTES * self.members.len()
+    }
+
     /// How many members.
     pub fn len(&self) -> usize {
         self.members.len()

@@ -23,6 +23,11 @@ impl Sorted {
         self.bytes
     }
 
+    /// Bytes of its members alone.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes - MEMBER_BYTES * self.scores.len()
+    }
+
     /// How many members.
     pub fn len(&self) -> usize {
         self.scores.len()

@@ -3,6 +3,7 @@
 use crate::keyspace::change::{Change, Decoder, Encoder};
 use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
+use crate::keyspace::usage::Usage;
 use crate::keyspace::watch::{Place, Watches};
 
 /// How many databases there are.
@@ -33,6 +34,8 @@ pub struct Keyspace {
     pub changes: u64,
     /// Keys that were gone because they expired.
     pub expired: u64,
+    /// How the use of keys is noted.
+    pub usage: Usage,
     /// Keys that somebody watches.
     pub watches: Watches,
     /// Whether pushes are noted: somebody waits for one.
@@ -53,6 +56,16 @@ impl Keyspace {
     #[inline]
     pub fn find(&self, database: u8, key: &[u8]) -> Option<&Entry> {
         self.database(database).get(key).filter(|entry| !self.is_over(entry))
+    }
+
+    /// The same, and it is used.
+    #[inline]
+    pub fn find_and_use(&self, database: u8, key: &[u8]) -> Option<&Entry> {
+        let found = self.find(database, key);
+        if let Some(entry) = found {
+            entry.used.set(self.usage.used(entry.used.get(), self.now_ms));
+        }
+        found
     }
 
     /// Whether it has expired.
@@ -77,6 +90,7 @@ impl Keyspace {
     /// Applies a change that is written down already.
     pub fn apply(&mut self, database: u8, change: &Change<'_>) {
         if let Some(database) = self.databases.get_mut(usize::from(database)) {
+            (database.born, database.keeps_use) = (self.usage.born(self.now_ms), self.usage.is_lfu);
             database.apply(change);
         }
     }
@@ -142,6 +156,11 @@ impl Keyspace {
     /// Bytes that a checkpoint of all keys takes, about.
     pub fn bytes(&self) -> usize {
         self.databases.iter().map(Database::bytes).sum()
+    }
+
+    /// Bytes of memory that all keys take, about.
+    pub fn memory(&self) -> usize {
+        self.databases.iter().map(Database::memory).sum()
     }
 
     /// Keys of all databases.

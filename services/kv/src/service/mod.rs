@@ -5,8 +5,9 @@ mod input;
 mod output;
 
 use crate::commands::{pubsub, serving, transactions};
-use crate::engine::settings::Settings;
+use crate::engine::settings::{Durability, Settings};
 use crate::engine::state::State;
+use crate::engine::{eviction, observer};
 use crate::figures::Figures;
 use crate::journal::{Journal, News};
 use crate::resp::reply::Reply;
@@ -18,7 +19,8 @@ use qanat::{
 };
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often keys expire, and those who wait are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -76,12 +78,20 @@ fn time_of_day_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
+/// Nanoseconds since the first call.
+fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
 impl KvService {
     /// A store that opens its log when it starts.
     pub fn new(config: KvConfig) -> KvService {
         table();
         let mut state = State::new(config.settings.clone(), config.seed);
         state.is_loading = true;
+        state.observed.clock = Some(now_ns);
+        eviction::configure(&mut state);
         KvService {
             config,
             state,
@@ -119,6 +129,8 @@ impl KvService {
             log_bytes: log.bytes.0,
             batches: log.batches,
             checkpoints: log.checkpoints,
+            memory_bytes: self.state.keyspace.memory() as u64,
+            evicted: self.state.pool.evicted,
             writes_refused: log.refused,
             log_failed: log.has_failed,
         }
@@ -172,6 +184,7 @@ impl KvService {
             self.gathered_bytes -= gathered;
             let slot = id.index();
             pubsub::leave(&mut self.state, slot);
+            observer::leave(&mut self.state, slot);
             transactions::unwatch(&mut self.state, slot);
             serving::unblock(&mut self.state, slot);
             self.state.sessions.remove(slot);
@@ -200,6 +213,10 @@ impl KvService {
     }
 
     fn durable<C: Commands + StorageCommands>(&mut self, context: &mut C) {
+        let flushed = self.journal.as_mut().and_then(|journal| journal.take_flushed(context.now()));
+        if let Some(took) = flushed.filter(|_| self.state.settings.durability == Durability::Always) {
+            observer::note_latency(&mut self.state, "aof-fsync-always", took.as_micros() as u64);
+        }
         for slot in std::mem::take(&mut self.gated) {
             self.connections.get_mut(slot).into_iter().for_each(|connection| connection.is_gated = false);
             self.flush(slot, context);
@@ -228,9 +245,13 @@ impl KvService {
         serving::expire(&mut self.state);
         let is_ready = self.journal.as_ref().is_some_and(Journal::is_ready);
         if is_ready && self.state.log.room_to_shrink > 0 {
-            let State { keyspace, random, .. } = &mut self.state;
-            keyspace.expire_some(random);
+            observer::timed(&mut self.state, "expire-cycle", |State { keyspace, random, .. }| {
+                keyspace.expire_some(random)
+            });
+            eviction::tick(&mut self.state);
         }
+        let observed = &mut self.state.observed;
+        observed.memory_peak = observed.memory_peak.max(self.state.keyspace.memory());
         self.record(context);
         self.deliver(context);
         self.close_idle(context);
@@ -300,8 +321,9 @@ impl KvService {
         }
         self.kill(context);
         let how = (self.state.settings.durability, std::mem::take(&mut self.commit_wanted), context.now());
-        let State { keyspace, log, .. } = &mut self.state;
+        let State { keyspace, log, observed, .. } = &mut self.state;
         let Some(journal) = &mut self.journal else { return };
+        observed.buffers = self.gathered_bytes as u64 + journal.waiting_bytes();
         let news = journal.turn_ended(keyspace, how, context);
         journal.tell(keyspace, log);
         if let Some(News::Failed(error)) = news {

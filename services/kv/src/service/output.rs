@@ -7,7 +7,7 @@ use crate::limits::MISCONF;
 use qanat::{Bytes, CommandError, Commands, ConnectionId, StorageCommands};
 use qanat_store::Position;
 
-/// A client that listens to channels and takes nothing is closed if it is owed more than this.
+/// A client that listens to channels, or watches commands, and takes nothing is closed if it is owed more than this.
 const MESSAGES_BYTES_MAX: u64 = 32 << 20;
 
 impl KvService {
@@ -52,7 +52,7 @@ impl KvService {
             connection.push(Piece { gate: gate.filter(|_| is_caused), bytes, answers: u32::from(is_caused) });
             if connection.backlog() > MESSAGES_BYTES_MAX
                 && let Some(session) = self.state.sessions.get_mut(slot)
-                && session.subscriptions() > 0
+                && (session.subscriptions() > 0 || session.is_monitor)
             {
                 session.is_killed = true;
                 self.state.kills = true;

@@ -23,7 +23,13 @@ impl Store {
     }
 
     pub fn over(keyspace: Keyspace, clients: usize) -> Store {
-        let settings = Settings { durability: Default::default(), clients_max: 10, port: 6379, timeout_s: 0 };
+        let settings = Settings {
+            durability: Default::default(),
+            clients_max: 10,
+            port: 6379,
+            timeout_s: 0,
+            operating: Default::default(),
+        };
         table();
         let mut state = State::new(settings, 1);
         state.keyspace = keyspace;

@@ -2,6 +2,7 @@
 
 use crate::client::{Store, contents};
 use proptest::prelude::*;
+use qanat_kv::keyspace::memory;
 use qanat_kv::keyspace::space::Keyspace;
 
 /// A request of many kinds, over few keys and elements, so that they meet.
@@ -93,6 +94,9 @@ proptest! {
         }
         prop_assert_eq!(contents(&all), contents(&store.state.keyspace));
         prop_assert_eq!(all.bytes(), store.state.keyspace.bytes());
+        prop_assert_eq!(all.memory(), store.state.keyspace.memory());
+        let keys = (0..16).flat_map(|number| all.database(number).iter());
+        prop_assert_eq!(keys.map(|(key, entry)| memory::of_key(key, &entry.value, entry.expires != 0)).sum::<usize>(), all.memory());
         if let Some((mut walk, _)) = walk {
             let mut records = Vec::new();
             while store.state.keyspace.dump_next(&mut walk, &mut records) {}
