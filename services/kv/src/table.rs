@@ -1,8 +1,8 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets, sorted,
-    sorted_ranges, sorted_store, strings, substrings, transactions,
+    bits, connection, dumping, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets,
+    sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 

@@ -8,4 +8,5 @@ mod client;
 mod commands;
 mod crashes;
 mod disk;
+mod dumping;
 mod replay;
