@@ -36,7 +36,7 @@ fn what_redis_wrote_is_there() {
         let (keyspace, _) = read(dump, false).expect("a dump");
         let mut store = Store::over(keyspace, 1);
         store.hears(&[
-            ("dbsize", ":15"),
+            ("dbsize", ":14"),
             ("get word", "$5 hello"),
             ("get number", "$5 12345"),
             ("get negative", "$6 -70000"),
