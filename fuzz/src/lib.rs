@@ -41,6 +41,7 @@ pub mod dns;
 pub mod dns_transfer;
 pub mod http;
 pub mod kv;
+pub mod kv_dump;
 pub mod memif;
 pub mod mutate;
 pub mod repair;
@@ -76,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
     Target { name: "kv", corpus: "kv", run: kv::kv, repair: None },
+    Target { name: "kv_dump", corpus: "kv_dump", run: kv_dump::kv_dump, repair: Some(kv_dump::repair) },
     Target { name: "control", corpus: "control", run: control::control, repair: None },
     Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
     Target { name: "disk_queue", corpus: "disk_queue", run: disk_queue::disk_queue, repair: None },

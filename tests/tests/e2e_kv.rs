@@ -76,3 +76,57 @@ fn split_it_keeps_what_was_acknowledged() {
         keeps(&disk.display().to_string(), &["--size", "64M", "--placement", "split"], directory.path());
     });
 }
+
+/// Some of the keys of a dump that Redis wrote, as whoever answers there has them.
+fn has_what_redis_wrote(ask: impl Fn(&[&str]) -> String) {
+    assert_eq!(ask(&["dbsize"]), "14");
+    assert_eq!(ask(&["get", "word"]), "hello");
+    assert_eq!(ask(&["lrange", "list", "0", "1"]), "a\nb");
+    assert_eq!(ask(&["hget", "hash", "m"]), "-2000");
+    assert_eq!(ask(&["sismember", "ints", "300000"]), "1");
+    assert_eq!(ask(&["zrange", "ranks", "0", "-1"]), "low\none\ntwo\nhuge\nhigh");
+    assert_eq!(ask(&["pexpiretime", "later"]), "4102444800000");
+    assert_eq!(ask(&["-n", "3", "get", "other"]), "db");
+}
+
+#[test]
+fn what_redis_has_moves_in_and_out_again() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = directory.path().join("kv.img").display().to_string();
+        let dump = concat!(env!("CARGO_MANIFEST_DIR"), "/../services/kv/tests/keyvalue/dumps/packed.rdb");
+        let kv = |words: &[&str]| {
+            let program = Program::new(qanat()).arguments(["kv"]).arguments(words).directory(directory.path());
+            program.patience(PATIENCE)
+        };
+        let import = ["import", dump, "--disk", &disk, "--size", "64M", "--json"];
+        let text = kv(&import).succeeds().text();
+        assert!(text.contains("\"keys\":15"), "{text}");
+        // Whoever has keys says that others may come among them.
+        let refused = kv(&import).run();
+        assert!(refused.code == Some(1) && refused.stderr.contains("--merge"), "{}", refused.stderr);
+        kv(&import).arguments(["--merge"]).succeeds();
+        let text = kv(&["check", "--disk", &disk, "--json"]).succeeds().text();
+        assert!(text.contains("\"is_whole\":true") && text.contains("\"0\":14"), "{text}");
+
+        let running = start(&disk, &[], directory.path());
+        has_what_redis_wrote(ask);
+        tell(&running, Signal::TERM);
+        assert_eq!(running.wait(PATIENCE).code, Some(0));
+
+        kv(&["export", "out.rdb", "--disk", &disk]).succeeds();
+        let socket = directory.path().join("redis.sock").display().to_string();
+        let options =
+            ["--port", "0", "--unixsocket", &socket, "--dbfilename", "out.rdb", "--appendonly", "no", "--save", ""];
+        let redis = Program::new("redis-server").arguments(options).directory(directory.path()).start();
+        let ask_redis = |words: &[&str]| {
+            let outcome =
+                Program::new("redis-cli").arguments(["-s", &socket]).arguments(words).patience(PATIENCE).run();
+            outcome.text().trim().to_owned()
+        };
+        eventually("Redis answers", PATIENCE, || ask_redis(&["ping"]) == "PONG");
+        has_what_redis_wrote(ask_redis);
+        tell(&redis, Signal::TERM);
+        assert_eq!(redis.wait(PATIENCE).code, Some(0));
+    });
+}

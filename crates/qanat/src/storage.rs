@@ -283,6 +283,24 @@ impl Storage {
         delivered
     }
 
+    /// For who has no runtime: starts what was asked for, waits until some of it may have ended, `patience` at most, and hands what has
+    /// to `handle`. Returns whether there was anything.
+    pub fn turn(&mut self, patience: Duration, mut handle: impl FnMut(Event, &mut Storage)) -> bool {
+        self.ring();
+        if self.deliver(&mut handle) {
+            return true;
+        }
+        for open in self.areas.iter_mut().filter(|open| open.vsic.in_flight() > 0) {
+            open.vsic.wait(patience);
+        }
+        self.deliver(handle)
+    }
+
+    /// Whether something is under way.
+    pub fn is_busy(&self) -> bool {
+        !self.refused.is_empty() || self.areas.iter().any(|open| open.vsic.in_flight() > 0)
+    }
+
     /// Starts what was asked for: one doorbell a disk.
     #[inline]
     pub(crate) fn ring(&mut self) {

@@ -5,7 +5,7 @@ use crate::engine::settings::Durability;
 use crate::engine::state::LogState;
 use crate::keyspace::change::Encoder;
 use crate::keyspace::space::{Keyspace, Walk};
-use crate::limits::RECORD_BYTES_MAX;
+use crate::limits::LOG_RECORD_BYTES_MAX;
 use qanat::{AreaId, Event, StorageCommands, Time};
 use qanat_store::{Log, LogEvent, Options, Position, Recovered, StoreError};
 use std::collections::VecDeque;
@@ -73,7 +73,7 @@ impl Journal {
     /// [`StoreError`], as [`Log::open`] has it.
     pub fn open(area: AreaId, identity: [u8; 16], storage: &mut dyn StorageCommands) -> Result<Journal, StoreError> {
         let options = Options::default().make_if_empty(identity).pending_bytes_max(PENDING_BYTES_MAX);
-        let log = Log::open(area, options.record_bytes_max(RECORD_BYTES_MAX + (16 << 20)), storage)?;
+        let log = Log::open(area, options.record_bytes_max(LOG_RECORD_BYTES_MAX), storage)?;
         Ok(Journal {
             log,
             is_ready: false,

@@ -8,6 +8,7 @@
 //! ```
 //! * [`resp`]: the protocol. [`keyspace`]: keys, values, and the changes that happen to them. [`engine`]: what executes commands.
 //!   [`commands`]: the commands by their groups. All of these know neither network nor disk nor clock.
+//! * [`rdb`]: dumps in the format of Redis. [`offline`]: the log of a stopped service, to read, check and fill.
 //! * [`journal`]: the log, its checkpoints and recovery. [`service`]: connections, and which answer waits for what.
 //!
 //! One thread has all of it. `docs/kv.md` is for users, `docs/design/kv.md` says how it works and why.
@@ -19,6 +20,8 @@ mod figures;
 pub mod journal;
 pub mod keyspace;
 mod limits;
+pub mod offline;
+pub mod rdb;
 pub mod resp;
 pub mod service;
 pub mod table;

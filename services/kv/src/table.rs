@@ -1,14 +1,15 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, server, serving,
+    bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, server, serving,
     sets, sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
-const GROUPS: [&[Command]; 23] = [
+const GROUPS: &[&[Command]] = &[
     bits::COMMANDS,
     connection::COMMANDS,
+    dumping::COMMANDS,
     expiry::COMMANDS,
     generic::COMMANDS,
     hashes::COMMANDS,

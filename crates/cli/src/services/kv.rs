@@ -1,27 +1,29 @@
 //! `qanat kv`: a durable store that speaks Redis' protocol.
 
-use crate::daemon::DaemonArguments;
-use crate::disk::{DiskPlace, PlaceArguments, area_name, daemon_area, own_area, size};
+mod check;
+mod disk;
+mod export;
+mod import;
+
+use crate::disk::{area_name, size};
 use crate::host::application::{Announcement, Application, Figures as HostFigures, Period, Place, Rates, Requirements};
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, ValueEnum};
-use qanat::disk::{AreaName, DiskOptions};
-use qanat::{AreaBuffers, AreaId, PROTOCOL_TCP, Storage, StorageArea, entropy};
-use qanat_control::protocol::AreaPath;
+use clap::{Args, Subcommand, ValueEnum};
+use qanat::disk::AreaName;
+use qanat::{AreaId, PROTOCOL_TCP, Storage, entropy};
 use qanat_kv::{Durability, Figures, KvConfig, KvService, Operating, Policy, Settings};
-use qanat_nic::Region;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
-use std::path::PathBuf;
-
-/// Buffers of the log, each as large as a frame of it.
-const BUFFERS: AreaBuffers = AreaBuffers { count: 64, bytes: 64 << 10 };
+use std::path::{Path, PathBuf};
 
 /// Keep keys and values that are durable when they are acknowledged, and speak Redis' protocol
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img             at 10.77.0.2:6379; makes the file if there is none
   redis-cli -h 10.77.0.2 set k v                         durable when it says OK
@@ -31,13 +33,19 @@ Examples:
   sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   a cache: keys that are not used go
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
   sudo qanat kv --disk fast                              used through the disk's core
+  qanat kv import dump.rdb --disk kv.img                 what Redis has saved, into a stopped store
+  qanat kv export dump.rdb --disk kv.img                 and out of one, for Redis to load
+  qanat kv check --disk kv.img                           whether all that was acknowledged is whole
 docs/kv.md has what each durability promises, and which of Redis' commands there are.
 Signals: INT, TERM: make durable what is under way, and stop.
-         USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
+         USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause."
+)]
 pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<KvCommand>,
     /// The disk: a file, which is made if there is none, a block device, or one of the daemon's by its name
-    #[arg(long, value_name = "DISK")]
-    disk: PathBuf,
+    #[arg(long, value_name = "DISK", required = true)]
+    disk: Option<PathBuf>,
     /// The area on it. On a file or device one of all that is free is made if there is none
     #[arg(long, value_name = "NAME", default_value = "kv", value_parser = area_name)]
     area: AreaName,
@@ -71,6 +79,13 @@ fn policy(name: &str) -> Result<Policy, String> {
     Policy::of(name).ok_or_else(|| format!("{name}: no policy; --help has their names"))
 }
 
+#[derive(Subcommand)]
+enum KvCommand {
+    Import(import::ImportArguments),
+    Export(export::ExportArguments),
+    Check(check::CheckArguments),
+}
+
 /// When a write is answered.
 #[derive(Clone, Copy, ValueEnum)]
 enum Answered {
@@ -85,6 +100,7 @@ enum Answered {
 /// The store, as the host knows it.
 struct Kv<'a> {
     arguments: &'a Arguments,
+    disk: &'a Path,
 }
 
 impl Application for Kv<'_> {
@@ -100,21 +116,7 @@ impl Application for Kv<'_> {
     }
 
     fn storage(&self) -> Result<Storage, String> {
-        let Arguments { disk, area, size, .. } = self.arguments;
-        let place = PlaceArguments { on: disk.clone(), json: false, daemon: DaemonArguments::default() };
-        let mut storage = Storage::default();
-        if let DiskPlace::Daemon(_, name) = place.find() {
-            let path = AreaPath { disk: name, area: area.to_string() };
-            storage.add(daemon_area::open(&place.daemon, path, BUFFERS)?);
-            return Ok(storage);
-        }
-        let AreaBuffers { count, bytes } = BUFFERS;
-        let region = Region::new(count, bytes).map_err(|error| format!("memory for buffers: {error}"))?;
-        let options = DiskOptions { depth: count, ..DiskOptions::default() };
-        let area = own_area::open(disk, area, *size, options, std::slice::from_ref(&region))?;
-        let pool = region.pool(count).ok_or("no buffers")?;
-        storage.add(StorageArea::new(Box::new(area), pool));
-        Ok(storage)
+        disk::open(self.disk, &self.arguments.area, Some(self.arguments.size))
     }
 
     fn service(&self, place: &Place) -> Result<KvService, String> {
@@ -139,8 +141,8 @@ impl Application for Kv<'_> {
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
-        let Arguments { disk, area, port, .. } = self.arguments;
-        let (addresses, disk) = (place.sockets(*port), disk.display());
+        let Arguments { area, port, .. } = self.arguments;
+        let (addresses, disk) = (place.sockets(*port), self.disk.display());
         Announcement {
             json: json!({
                 "event": "serving", "addresses": addresses, "disk": disk.to_string(), "area": area.as_str(),
@@ -216,7 +218,15 @@ impl HostFigures for Figures {
     }
 }
 
-/// Runs the store until it is told to stop.
+/// Runs the store until it is told to stop, or does what is to be done with a stopped one.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    host::run(&arguments.place, || Ok(Kv { arguments }))
+    match &arguments.command {
+        Some(KvCommand::Import(arguments)) => import::run(arguments),
+        Some(KvCommand::Export(arguments)) => export::run(arguments),
+        Some(KvCommand::Check(arguments)) => check::run(arguments),
+        None => {
+            let disk = arguments.disk.as_deref().ok_or("--disk is missing")?;
+            host::run(&arguments.place, || Ok(Kv { arguments, disk }))
+        }
+    }
 }

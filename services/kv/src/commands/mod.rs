@@ -2,6 +2,7 @@
 
 pub mod bits;
 pub mod connection;
+pub mod dumping;
 pub mod expiry;
 pub mod generic;
 pub mod hashes;

@@ -77,9 +77,7 @@ fn admit(state: &mut State, database: u8, command: &Command, args: &Args<'_>) ->
     let room = if command.flags.has(Flags::GROWS) { state.log.room } else { state.log.room_to_shrink };
     if wanted > room {
         state.log.refused += 1;
-        return Err(Fault::Said(
-            "OOM command not allowed: the log has no room for it; delete keys, wait for the checkpoint, or use a larger disk",
-        ));
+        return Err(Fault::Said(crate::limits::NO_ROOM));
     }
     Ok(())
 }

@@ -8,5 +8,6 @@ mod client;
 mod commands;
 mod crashes;
 mod disk;
+mod dumping;
 mod operators;
 mod replay;

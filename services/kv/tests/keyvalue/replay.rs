@@ -52,6 +52,7 @@ pub fn request() -> impl Strategy<Value = String> {
         "select 1",
         "select 0",
         "del K O",
+        "restore K 0 \"\\x00\\x05hello\\n\\x00cr\\xdfve4 \\n\" replace",
     ]);
     (form, key, other, word.clone(), word).prop_map(|(form, key, other, word, value)| {
         let words = form.split(' ').map(|part| match part {

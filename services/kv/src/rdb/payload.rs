@@ -1,0 +1,102 @@
+//! What DUMP gives and RESTORE takes: a value by itself.
+
+use super::encode;
+use super::error::Wrong;
+use super::kind::{VERSION_READ, VERSION_WRITTEN};
+use super::source::{CHECKSUM, Source};
+use super::value::{self, Budget};
+use crate::keyspace::value::Value;
+
+/// What an element takes of memory besides its bytes: many short ones may come compressed.
+const ELEMENT_BYTES: usize = 48;
+
+/// Why a payload is refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PayloadError {
+    /// Its end is not what has to be there: a version that is known, and a checksum that is right.
+    Footer,
+    /// There is no value in it that can be had here.
+    Value(Wrong),
+}
+
+/// A value as a payload.
+pub fn write(value: &Value) -> Vec<u8> {
+    let mut payload = vec![encode::number(value)];
+    // Writing to a vector does not fail.
+    let _ = encode::value(value, &mut payload);
+    payload.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
+    let checksum = CHECKSUM.checksum(&payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+    payload
+}
+
+/// The value of a payload, which is never an empty collection and takes no more than `bytes_max` of memory, about.
+///
+/// # Errors
+/// [`PayloadError`].
+pub fn read(payload: &[u8], bytes_max: usize) -> Result<Value, PayloadError> {
+    let (rest, checksum) = payload.split_last_chunk::<8>().ok_or(PayloadError::Footer)?;
+    let (body, version) = rest.split_last_chunk::<2>().ok_or(PayloadError::Footer)?;
+    let is_known = u32::from(u16::from_le_bytes(*version)) <= VERSION_READ;
+    if !is_known || u64::from_le_bytes(*checksum) != CHECKSUM.checksum(rest) {
+        return Err(PayloadError::Footer);
+    }
+    let mut source = Source::new(body);
+    let budget = Budget { bytes: bytes_max, of_element: ELEMENT_BYTES };
+    let number = source.byte();
+    let value = number.and_then(|number| value::read(&mut source, number, budget));
+    let value = value.map_err(|error| PayloadError::Value(error.wrong))?;
+    match value.is_empty() {
+        true => Err(PayloadError::Value(Wrong::Empty)),
+        false if source.offset() != body.len() as u64 => Err(PayloadError::Value(Wrong::Length)),
+        false => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the end that belongs to it.
+    fn closed(body: &[u8]) -> Vec<u8> {
+        let mut payload = [body, &VERSION_WRITTEN.to_le_bytes()].concat();
+        payload.extend_from_slice(&CHECKSUM.checksum(&payload).to_le_bytes());
+        payload
+    }
+
+    fn refused(body: &[u8]) -> Wrong {
+        match read(&closed(body), 1 << 20) {
+            Err(PayloadError::Value(wrong)) => wrong,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn it_is_as_redis_writes_it() {
+        // DUMP of "hello", by Redis 7.0.15.
+        let payload = b"\x00\x05hello\x0a\x00\x63\x72\xdf\x76\x65\x34\x20\x0a";
+        assert_eq!(write(&Value::Text("hello".into())), payload);
+    }
+
+    #[test]
+    fn what_is_hostile_is_refused() {
+        assert_eq!(read(b"", 1 << 20).unwrap_err(), PayloadError::Footer);
+        assert_eq!(refused(b""), Wrong::Truncated);
+        // Gigabytes that do not come.
+        let long = Wrong::TooLong { bytes: u64::MAX, most: 32 << 20 };
+        assert_eq!(refused(b"\x00\x81\xff\xff\xff\xff\xff\xff\xff\xff"), long);
+        assert_eq!(refused(b"\x01\x81\xff\xff\xff\xff\xff\xff\xff\xff"), Wrong::Truncated);
+        assert_eq!(refused(b"\x00\xc3\x01\x80\x01\x00\x00\x00x"), Wrong::Compressed);
+        assert_eq!(refused(b"\x02\x00"), Wrong::Empty);
+        assert_eq!(refused(b"\x02\x02\x01a\x01a"), Wrong::Duplicate);
+        assert_eq!(refused(b"\x04\x02\x01a\x01b\x01a\x01c"), Wrong::Duplicate);
+        assert_eq!(refused(b"\x03\x01\x01a\xfd"), Wrong::Score);
+        assert_eq!(refused(b"\x00\x01ab"), Wrong::Length);
+        assert_eq!(refused(b"\x0f\x00"), Wrong::Unsupported { kind: "stream", number: 15 });
+        assert_eq!(refused(b"\x08\x00"), Wrong::Type(8));
+        // Short elements, many of them: each takes memory.
+        let mut many = vec![1, 0x80, 0, 0, 0x75, 0x30];
+        many.extend(std::iter::repeat_n([1, b'x'], 30_000).flatten());
+        assert_eq!(refused(&many), Wrong::TooLarge);
+    }
+}
