@@ -7,7 +7,7 @@
 //!  send ◄─ resp::reply, held until ◄─ Durable ◄─ journal (qanat_store::Log on an area of a disk)
 //! ```
 //! * [`resp`]: the protocol. [`keyspace`]: keys, values, and the changes that happen to them. [`engine`]: what executes commands.
-//!   [`commands`]: the commands by their groups. All of these know neither network nor disk nor clock.
+//!   [`commands`]: the commands by their groups. [`scripts`]: clients' programs. All of these know neither network nor disk nor clock.
 //! * [`journal`]: the log, its checkpoints and recovery. [`service`]: connections, and which answer waits for what.
 //!
 //! One thread has all of it. `docs/kv.md` is for users, `docs/design/kv.md` says how it works and why.
@@ -20,6 +20,7 @@ pub mod journal;
 pub mod keyspace;
 mod limits;
 pub mod resp;
+pub mod scripts;
 pub mod service;
 pub mod table;
 

@@ -1,12 +1,12 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets, sorted,
+    bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, scripts, server, serving, sets, sorted,
     sorted_ranges, sorted_store, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
-const GROUPS: [&[Command]; 18] = [
+const GROUPS: [&[Command]; 21] = [
     bits::COMMANDS,
     connection::COMMANDS,
     expiry::COMMANDS,
@@ -16,6 +16,9 @@ const GROUPS: [&[Command]; 18] = [
     lists::COMMANDS,
     pubsub::COMMANDS,
     scanning::COMMANDS,
+    scripts::calls::COMMANDS,
+    scripts::functions::COMMANDS,
+    scripts::management::COMMANDS,
     server::COMMANDS,
     serving::COMMANDS,
     sets::COMMANDS,

@@ -10,6 +10,7 @@ pub mod lists;
 pub mod pubsub;
 pub mod ranges;
 pub mod scanning;
+pub mod scripts;
 pub mod server;
 pub mod serving;
 pub mod sets;

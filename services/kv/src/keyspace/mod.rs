@@ -5,6 +5,7 @@ pub mod change;
 pub mod database;
 pub mod dump;
 pub mod hash;
+pub mod libraries;
 pub mod list;
 pub mod ranked;
 pub mod set;
