@@ -1,8 +1,8 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, scripts, server, serving, sets, sorted,
-    sorted_ranges, sorted_store, strings, substrings, transactions,
+    bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, scripts, server, serving, sets,
+    sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 

@@ -3,8 +3,8 @@
 use crate::scripts::raised;
 use mlua::{Error, Lua, Value};
 
-/// Arrays and objects in each other.
-const DEPTH_MAX: usize = 1_000;
+/// Arrays and objects in each other. Redis takes 1,000; each takes some of the stack.
+const DEPTH_MAX: usize = 200;
 
 /// A text of JSON as a value.
 ///
@@ -102,7 +102,8 @@ impl Reader<'_> {
                 return Some(factor * value);
             }
         }
-        let run = |from: usize, is_in: fn(&u8) -> bool| unsigned.iter().skip(from).take_while(|sign| is_in(sign)).count();
+        let run =
+            |from: usize, is_in: fn(&u8) -> bool| unsigned.iter().skip(from).take_while(|sign| is_in(sign)).count();
         if unsigned.starts_with(b"0x") || unsigned.starts_with(b"0X") {
             let digits = unsigned.get(2..2 + run(2, u8::is_ascii_hexdigit))?;
             let number = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;

@@ -5,7 +5,7 @@ use crate::scripts::raised::{self, name_of};
 use mlua::{Error, Lua, MultiValue, Table, Value};
 
 /// Tables in tables.
-const DEPTH_MAX: usize = 1_000;
+const DEPTH_MAX: usize = 200;
 /// Bytes of a text that is made.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 /// An array may have holes, if it has no more places than this, or than twice its elements.

@@ -26,7 +26,8 @@ pub fn load(state: &mut State, text: &[u8]) -> Result<Vec<Registered>, Fault> {
         let (is_well, reason): (Option<bool>, Value) = host.load.call(host.lua.create_string(text)?)?;
         Ok((is_well.unwrap_or(false), reason))
     });
-    let after = host.lua.app_data_mut::<Turn>().map(|mut turn| (turn.loading.take(), turn.failure.take(), turn.is_over));
+    let after =
+        host.lua.app_data_mut::<Turn>().map(|mut turn| (turn.loading.take(), turn.failure.take(), turn.is_over));
     let (registered, failure, is_over) = after.unwrap_or_default();
     let was_compiled = failure.is_some();
     let failure = reason(&outcome, failure);

@@ -6,7 +6,7 @@ use crate::scripts::turn::{Failure, Turn, seed, spend};
 use crate::scripts::{bits, calls, json_reader, json_writer, raised, registration, substitution};
 use mlua::chunk::ChunkMode;
 use mlua::{Error, Lua, LuaString, MultiValue, Table, Value};
-use raised::Raised;
+use raised::{Raised, number};
 use sha1::{Digest, Sha1};
 
 /// Values that `unpack` gives at most, as in Lua 5.1.
@@ -29,10 +29,6 @@ fn sha1hex(lua: &Lua, values: &MultiValue) -> mlua::Result<String> {
     };
     let text = lua.coerce_string(value.clone())?;
     Ok(text.map_or_else(|| name_of(b""), |text| name_of(&text.as_bytes())))
-}
-
-fn number(value: Option<&Value>) -> Option<f64> {
-    value.and_then(Value::as_f64)
 }
 
 /// `redis.log` writes nothing: the service's log is not its clients'.
@@ -260,8 +256,7 @@ pub fn table(lua: &Lua) -> Result<Table, Error> {
     })?;
     table.raw_set("randomseed", set_seed)?;
     table.raw_set("spend", lua.create_function(|lua, ()| spend(lua, COROUTINE_INSTRUCTIONS))?)?;
-    let error_text =
-        lua.create_function(|lua, text: LuaString| lua.create_string(error_text(&text.as_bytes())))?;
+    let error_text = lua.create_function(|lua, text: LuaString| lua.create_string(error_text(&text.as_bytes())))?;
     table.raw_set("error_text", error_text)?;
     let caught = lua.create_function(|lua, reason: Value| match &reason {
         Value::Error(error) => Ok(Value::String(lua.create_string(raised::told(error).to_string())?)),

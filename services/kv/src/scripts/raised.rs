@@ -46,6 +46,15 @@ pub fn of_type(lua: &Lua, place: usize, function: &str, expected: &str, found: O
     argument(lua, place, function, format_args!("{expected} expected, got {found}"))
 }
 
+/// A value that is a number.
+pub fn number(value: Option<&Value>) -> Option<f64> {
+    match value {
+        Some(Value::Integer(number)) => Some(*number as f64),
+        Some(Value::Number(number)) => Some(*number),
+        _ => None,
+    }
+}
+
 /// A value's type as Lua names it.
 pub fn name_of(value: &Value) -> &'static str {
     match value {
@@ -69,7 +78,11 @@ pub fn told(error: &Error) -> Raised {
             None => Raised::Text(inner.to_string()),
         },
         Error::MemoryError(_) => Raised::Text("not enough memory".to_owned()),
-        Error::SyntaxError { message, .. } | Error::RuntimeError(message) => Raised::Text(message.clone()),
+        Error::SyntaxError { message, .. } | Error::RuntimeError(message) => {
+            // What called what in the state is nobody's business.
+            let text = message.split_once("\nstack traceback:").map_or(message.as_str(), |(text, _)| text);
+            Raised::Text(text.to_owned())
+        }
         other => Raised::Text(other.to_string()),
     }
 }

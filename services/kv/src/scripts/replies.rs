@@ -2,6 +2,7 @@
 
 use crate::resp::reply::Reply;
 use crate::scripts::bounds::{ANSWER_BYTES_MAX, ANSWER_DEPTH_MAX};
+use crate::scripts::raised::number;
 use mlua::{LuaString, Table, Value};
 
 /// Why a value is no answer.
@@ -75,7 +76,7 @@ impl<'a> Writer<'a> {
             self.reply.error(&text.to_string_lossy());
         } else if let Value::String(text) = field("ok")? {
             self.reply.simple(&text.to_string_lossy().replace(['\r', '\n'], " "));
-        } else if let Some(number) = field("double")?.as_f64() {
+        } else if let Some(number) = number(Some(&field("double")?)) {
             self.reply.double(number);
         } else if let Value::Table(pairs) = field("map")? {
             self.named(&pairs, true, depth)?;
@@ -105,7 +106,11 @@ impl<'a> Writer<'a> {
         let pairs = || table.pairs::<Value, Value>().map(|pair| pair.map_err(|error| said(&error)));
         let count = pairs().count();
         self.takes(count)?;
-        if is_map { self.reply.map(count) } else { self.reply.set(count) }
+        if is_map {
+            self.reply.map(count)
+        } else {
+            self.reply.set(count)
+        }
         for pair in pairs() {
             let (name, value) = pair?;
             self.value(&name, depth + 1)?;

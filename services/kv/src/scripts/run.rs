@@ -5,8 +5,8 @@ use crate::engine::fault::Fault;
 use crate::engine::state::State;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use crate::scripts::bounds::GARBAGE_BYTES;
-use crate::scripts::raised;
+use crate::scripts::bounds::{Bounds, GARBAGE_BYTES};
+use crate::scripts::raised::{self, Raised};
 use crate::scripts::replies::Writer;
 use crate::scripts::sandbox;
 use crate::scripts::store::Host;
@@ -38,11 +38,25 @@ pub fn host(state: &mut State) -> Result<Host, Fault> {
 }
 
 /// Runs `what` with bounded memory.
-pub fn bounded(host: &Host, bytes: usize, what: impl FnOnce() -> Outcome) -> Outcome {
+///
+/// # Errors
+/// Those of `what`.
+pub fn bounded<T>(host: &Host, bytes: usize, what: impl FnOnce() -> mlua::Result<T>) -> mlua::Result<T> {
     host.lua.set_memory_limit(host.lua.used_memory().saturating_add(bytes))?;
     let outcome = what();
     host.lua.set_memory_limit(0)?;
     outcome
+}
+
+/// The same, with a budget of its own and nobody's store: to compile.
+///
+/// # Errors
+/// Those of `what`.
+pub fn alone<T>(host: &Host, bounds: Bounds, what: impl FnOnce() -> mlua::Result<T>) -> mlua::Result<T> {
+    if let Some(mut turn) = host.lua.app_data_mut::<Turn>() {
+        turn.begin(0, true, bounds);
+    }
+    bounded(host, bounds.bytes, what)
 }
 
 fn table(host: &Host, values: &[&[u8]]) -> mlua::Result<Table> {
@@ -73,15 +87,20 @@ fn told(failure: Failure, name: &str) -> String {
 
 /// Why a run went wrong. `failure`: what was noted of it.
 pub fn reason(outcome: &Outcome, failure: Option<Failure>) -> Option<Failure> {
-    let text = match outcome {
+    let raised = match outcome {
         Ok((true, _)) => return None,
-        Ok((false, _)) if failure.is_some() => return failure,
-        Ok((false, Value::String(text))) => text.to_string_lossy(),
-        Ok((false, Value::Error(error))) => raised::told(error).to_string(),
-        Err(error) => raised::told(error).to_string(),
-        Ok((false, _)) => "unknown error".to_owned(),
+        // What follows a script that was ended is ended, too: the first reason counts.
+        _ if failure.is_some() => return failure,
+        Ok((false, Value::String(text))) => Raised::Text(text.to_string_lossy()),
+        Ok((false, Value::Error(error))) => raised::told(error),
+        Ok((false, _)) => Raised::Text("unknown error".to_owned()),
+        Err(error) => raised::told(error),
     };
-    Some(Failure { text: format!("ERR {text}"), place: None })
+    let text = match raised {
+        Raised::Code(text) => text,
+        Raised::Text(text) => format!("ERR {text}"),
+    };
+    Some(Failure { text, place: None })
 }
 
 /// Whether the state can't be used any more: a script was ended in the middle of it.

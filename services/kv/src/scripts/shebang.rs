@@ -37,9 +37,8 @@ pub fn of_script(text: &[u8]) -> Result<(Option<Vec<&'static str>>, &[u8]), Stri
     }
     let mut flags = Vec::new();
     for word in words {
-        let list = word
-            .strip_prefix(b"flags=")
-            .ok_or_else(|| format!("ERR Unknown lua shebang option: {}", told(word)))?;
+        let list =
+            word.strip_prefix(b"flags=").ok_or_else(|| format!("ERR Unknown lua shebang option: {}", told(word)))?;
         for name in list.split(|byte| *byte == b',').filter(|name| !name.is_empty()) {
             let known = flag(name).ok_or_else(|| format!("ERR Unexpected flag in script shebang: {}", told(name)))?;
             flags.push(known);
@@ -62,9 +61,8 @@ pub fn of_library(text: &[u8]) -> Result<(&str, &[u8]), String> {
     }
     let mut found = None;
     for word in words {
-        let name = word
-            .strip_prefix(b"name=")
-            .ok_or_else(|| format!("ERR Invalid metadata value given: {}", told(word)))?;
+        let name =
+            word.strip_prefix(b"name=").ok_or_else(|| format!("ERR Invalid metadata value given: {}", told(word)))?;
         if found.replace(name).is_some() {
             return Err("ERR Invalid metadata value, name argument was given multiple times".to_owned());
         }

@@ -7,7 +7,8 @@ use crate::engine::state::State;
 use crate::scripts::bounds::TEXT_BYTES_MAX;
 use crate::scripts::loader::synchronize;
 use crate::scripts::natives::name_of;
-use crate::scripts::run::{Body, host, run};
+use crate::scripts::raised::told;
+use crate::scripts::run::{Body, alone, host, run};
 use crate::scripts::shebang::of_script;
 use crate::scripts::store::Script;
 use bytes::Bytes;
@@ -52,22 +53,21 @@ pub fn remember(state: &mut State, name: &str, text: &[u8]) -> Result<(), Fault>
 
 fn compile(state: &mut State, name: &str, script: &Script) -> Result<(), Fault> {
     let host = host(state)?;
-    let bytes = host.lua.used_memory().saturating_add(state.scripts.bounds.bytes);
-    let refused = |why: &dyn std::fmt::Display| {
-        Fault::Told(format!("ERR Error compiling script (new function): {why}"))
-    };
-    let text = host.lua.create_string(&script.text).map_err(|why| refused(&why))?;
-    host.lua.set_memory_limit(bytes).map_err(|why| refused(&why))?;
-    let compiled = host.compile.call::<Option<String>>((name, text));
-    host.lua.set_memory_limit(0).map_err(|why| refused(&why))?;
-    match compiled {
+    let compiled = alone(&host, state.scripts.bounds, || {
+        host.compile.call::<Option<String>>((name, host.lua.create_string(&script.text)?))
+    });
+    let why = match compiled {
         Ok(None) => {
             state.scripts.compiled.insert(name.to_owned());
-            Ok(())
+            return Ok(());
         }
-        Ok(Some(why)) => Err(refused(&why)),
-        Err(why) => Err(refused(&why)),
-    }
+        Ok(Some(why)) => why,
+        Err(error) => {
+            state.scripts.reset();
+            told(&error).to_string()
+        }
+    };
+    Err(Fault::Told(format!("ERR Error compiling script (new function): {why}")))
 }
 
 /// Runs a script that is remembered.
