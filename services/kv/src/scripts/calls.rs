@@ -2,6 +2,7 @@
 
 use crate::engine::command::{Command, Flags};
 use crate::engine::execute;
+use crate::engine::fault::Fault;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -55,7 +56,7 @@ const NOT_ALLOWED: [&str; 33] = [
 /// Arguments in one piece of memory, and where each is.
 type Gathered = (Vec<u8>, Vec<std::ops::Range<usize>>);
 
-fn gathered(values: &MultiValue) -> Result<Gathered, String> {
+fn gathered(values: &MultiValue) -> Result<Gathered, Fault> {
     let (mut bytes, mut ranges) = (Vec::new(), Vec::with_capacity(values.len()));
     for value in values {
         let start = bytes.len();
@@ -63,77 +64,77 @@ fn gathered(values: &MultiValue) -> Result<Gathered, String> {
             Value::String(text) => bytes.extend_from_slice(&text.as_bytes()),
             Value::Integer(number) => bytes.extend_from_slice(general(*number as f64, 17).as_bytes()),
             Value::Number(number) => bytes.extend_from_slice(general(*number, 17).as_bytes()),
-            _ => return Err("ERR Lua redis lib command arguments must be strings or integers".to_owned()),
+            _ => return Err(Fault::Said("ERR Lua redis lib command arguments must be strings or integers")),
         }
         if bytes.len() > ARGUMENTS_BYTES_MAX || bytes.len() - start > TEXT_BYTES_MAX {
-            return Err("ERR the arguments of the command are too long".to_owned());
+            return Err(Fault::Said("ERR the arguments of the command are too long"));
         }
         ranges.push(start..bytes.len());
     }
     if ranges.is_empty() {
-        return Err("ERR Please specify at least one argument for this redis lib call".to_owned());
+        return Err(Fault::Said("ERR Please specify at least one argument for this redis lib call"));
     }
     Ok((bytes, ranges))
 }
 
-fn allowed(turn: &Turn, args: &Args<'_>) -> Result<&'static Command, &'static str> {
-    let command = execute::find(args.at(0)).ok_or("ERR Unknown Redis command called from script")?;
+fn allowed(turn: &Turn, args: &Args<'_>) -> Result<&'static Command, Fault> {
+    let command = execute::find(args.at(0)).ok_or(Fault::Said("ERR Unknown Redis command called from script"))?;
     if !command.takes(args.len()) {
-        return Err("ERR Wrong number of args calling Redis command from script");
+        return Err(Fault::Said("ERR Wrong number of args calling Redis command from script"));
     }
     if NOT_ALLOWED.binary_search(&command.name).is_ok() {
-        return Err("ERR This Redis command is not allowed from script");
+        return Err(Fault::Said("ERR This Redis command is not allowed from script"));
     }
     // A message is a write to those who listen.
     if turn.is_read_only && (command.flags.has(Flags::WRITE) || command.name == "publish") {
-        return Err("ERR Write commands are not allowed from read-only scripts.");
+        return Err(Fault::Said("ERR Write commands are not allowed from read-only scripts."));
     }
     Ok(command)
 }
 
 /// Executes a command; what it answers, as it would be sent.
-fn executed(turn: &mut Turn, args: Args<'_>) -> Result<Vec<u8>, String> {
+fn executed(turn: &mut Turn, args: Args<'_>) -> Result<Vec<u8>, Fault> {
     let command = allowed(turn, &args)?;
     let (client, is_three) = (turn.client, turn.is_three);
     let state = &mut turn.state;
-    execute::admit_queued(state, client, command, &args).map_err(|fault| fault.to_string())?;
+    execute::admit_queued(state, client, command, &args)?;
     // Answers are in the version that the script wants, whatever its client speaks.
     state.sessions.get_mut(client).into_iter().for_each(|session| session.is_three = is_three);
     let mut reply = Reply::default();
-    execute::run(state, client, command, args, &mut reply, true).map_err(|fault| fault.to_string())?;
+    execute::run(state, client, command, args, &mut reply, true)?;
     let mut answer = Vec::new();
     reply.take().for_each(|bytes| answer.extend_from_slice(&bytes));
     match answer.split_first() {
-        Some((b'-', text)) => Err(String::from_utf8_lossy(text).trim_end().to_owned()),
+        Some((b'-', text)) => Err(Fault::Told(String::from_utf8_lossy(text).trim_end().to_owned())),
         _ => Ok(answer),
     }
 }
 
 /// What a command answers, or the text of its error.
-fn outcome(lua: &Lua, values: &MultiValue) -> mlua::Result<Result<Value, String>> {
+fn outcome(lua: &Lua, values: &MultiValue) -> mlua::Result<Result<Value, Fault>> {
     let (bytes, ranges) = match gathered(values) {
         Ok(gathered) => gathered,
-        Err(text) => return Ok(Err(text)),
+        Err(fault) => return Ok(Err(fault)),
     };
     let answer = match lua.app_data_mut::<Turn>() {
         Some(mut turn) => executed(&mut turn, Args::new(&bytes, &ranges)),
-        None => return Ok(Err("ERR redis.call is not possible here".to_owned())),
+        None => return Ok(Err(Fault::Said("ERR redis.call is not possible here"))),
     };
     let answered = answer.as_ref().map_or(0, Vec::len);
     spend(lua, COMMAND_INSTRUCTIONS + (bytes.len() + answered) as u64 / 16)?;
-    answer.map(|answer| answers::value(lua, &answer)).map_or_else(|text| Ok(Err(text)), |value| value.map(Ok))
+    answer.map(|answer| answers::value(lua, &answer)).map_or_else(|fault| Ok(Err(fault)), |value| value.map(Ok))
 }
 
 /// `redis.call`.
 pub fn call(lua: &Lua, values: MultiValue) -> mlua::Result<Value> {
-    outcome(lua, &values)?.map_err(raised::code)
+    outcome(lua, &values)?.map_err(|fault| raised::code(fault.to_string()))
 }
 
 /// `redis.pcall`: an error is a table.
 pub fn pcall(lua: &Lua, values: MultiValue) -> mlua::Result<Value> {
     match outcome(lua, &values)? {
         Ok(value) => Ok(value),
-        Err(text) => answers::field(lua, "err", Value::String(lua.create_string(text)?)),
+        Err(fault) => answers::field(lua, "err", Value::String(lua.create_string(fault.to_string())?)),
     }
 }
 

@@ -14,7 +14,7 @@ use mlua::Value;
 /// # Errors
 /// As Redis words them.
 pub fn load(state: &mut State, text: &[u8]) -> Result<Vec<Registered>, Fault> {
-    let (_, text) = of_library(text).map_err(Fault::Told)?;
+    let (_, text) = of_library(text)?;
     let host = host(state)?;
     let bounds = state.scripts.bounds;
     let begun = host.lua.app_data_mut::<Turn>().map(|mut turn| {

@@ -18,6 +18,10 @@ const NAME_SIGNS_MAX: usize = 128;
 /// What making a coroutine costs: each counts its own instructions.
 const COROUTINE_INSTRUCTIONS: u64 = 1_000;
 
+/// What compiling costs, and reading JSON, besides each byte.
+const COMPILE_INSTRUCTIONS: u64 = 200;
+const JSON_INSTRUCTIONS: u64 = 50;
+
 /// The name of a script: the SHA-1 of its text.
 pub fn name_of(text: &[u8]) -> String {
     Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -91,7 +95,7 @@ fn compile(
     if text.first() == Some(&0x1b) {
         return Ok((None, Some("attempt to load a binary chunk".to_owned())));
     }
-    spend(lua, text.len() as u64)?;
+    spend(lua, COMPILE_INSTRUCTIONS + text.len() as u64)?;
     let name: String = name.to_string_lossy().replace('\0', " ").chars().take(NAME_SIGNS_MAX).collect();
     let chunk = lua.load(text.as_ref()).set_name(name).set_mode(ChunkMode::Text).set_environment(environment);
     match chunk.into_function() {
@@ -225,7 +229,7 @@ fn json(lua: &Lua) -> mlua::Result<Table> {
         };
         let text = text.ok_or_else(|| raised::of_type(lua, 1, "decode", "string", Some(value)))?;
         let text = text.as_bytes();
-        spend(lua, text.len() as u64)?;
+        spend(lua, JSON_INSTRUCTIONS + text.len() as u64)?;
         json_reader::decode(lua, &text)
     })?;
     table.raw_set("encode", encode)?;

@@ -34,14 +34,15 @@ pub struct Matcher<'a> {
     depth: usize,
     /// Steps taken so far.
     pub steps: u64,
+    steps_max: u64,
 }
 
 type Matched = Result<Option<usize>, &'static str>;
 
 impl<'a> Matcher<'a> {
-    /// Of a pattern without its anchor.
-    pub fn new(text: &'a [u8], pattern: &'a [u8]) -> Matcher<'a> {
-        Matcher { text, pattern, captures: Vec::new(), depth: 0, steps: 0 }
+    /// Of a pattern without its anchor. `steps`: what is left of those that may be taken.
+    pub fn new(text: &'a [u8], pattern: &'a [u8], steps: u64) -> Matcher<'a> {
+        Matcher { text, pattern, captures: Vec::new(), depth: 0, steps: 0, steps_max: steps.min(STEPS_MAX) }
     }
 
     /// Where a match that begins here ends.
@@ -97,7 +98,7 @@ impl<'a> Matcher<'a> {
 
     fn step(&mut self) -> Result<(), &'static str> {
         self.steps += 1;
-        if self.steps > STEPS_MAX { Err("pattern takes too many steps") } else { Ok(()) }
+        if self.steps > self.steps_max { Err("pattern takes too many steps") } else { Ok(()) }
     }
 
     fn sign(&self, place: usize) -> Option<u8> {

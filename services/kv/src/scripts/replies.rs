@@ -1,5 +1,6 @@
 //! Values of Lua as answers to a client.
 
+use crate::engine::fault::Fault;
 use crate::resp::reply::Reply;
 use crate::scripts::bounds::{ANSWER_BYTES_MAX, ANSWER_DEPTH_MAX};
 use crate::scripts::raised::number;
@@ -22,8 +23,8 @@ fn integral(number: f64) -> i64 {
     if number >= -(2_f64.powi(63)) && number < 2_f64.powi(63) { number as i64 } else { i64::MIN }
 }
 
-fn said(error: &mlua::Error) -> String {
-    format!("ERR {error}")
+fn said(error: &mlua::Error) -> Fault {
+    Fault::Told(format!("ERR {error}"))
 }
 
 impl<'a> Writer<'a> {
@@ -32,18 +33,18 @@ impl<'a> Writer<'a> {
         Writer { reply, script_is_three, bytes: 0 }
     }
 
-    fn takes(&mut self, bytes: usize) -> Result<(), String> {
-        self.bytes += bytes + 16;
-        if self.bytes > ANSWER_BYTES_MAX { Err(TOO_LARGE.to_owned()) } else { Ok(()) }
+    fn takes(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.bytes += bytes + 32;
+        if self.bytes > ANSWER_BYTES_MAX { Err(Fault::Said(TOO_LARGE)) } else { Ok(()) }
     }
 
     /// Writes a value.
     ///
     /// # Errors
     /// It is too large, or too deep. Part of it is written then.
-    pub fn value(&mut self, value: &Value, depth: usize) -> Result<(), String> {
+    pub fn value(&mut self, value: &Value, depth: usize) -> Result<(), Fault> {
         if depth > ANSWER_DEPTH_MAX {
-            return Err(TOO_DEEP.to_owned());
+            return Err(Fault::Said(TOO_DEEP));
         }
         self.takes(0)?;
         match value {
@@ -70,7 +71,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> Result<(), String> {
+    fn table(&mut self, table: &Table, depth: usize) -> Result<(), Fault> {
         let field = |name: &str| table.raw_get::<Value>(name).map_err(|error| said(&error));
         if let Value::String(text) = field("err")? {
             self.reply.error(&text.to_string_lossy());
@@ -102,7 +103,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A map, or a set: what a table has.
-    fn named(&mut self, table: &Table, is_map: bool, depth: usize) -> Result<(), String> {
+    fn named(&mut self, table: &Table, is_map: bool, depth: usize) -> Result<(), Fault> {
         let pairs = || table.pairs::<Value, Value>().map(|pair| pair.map_err(|error| said(&error)));
         let count = pairs().count();
         self.takes(count)?;
@@ -129,7 +130,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn verbatim(&mut self, parts: &Table) -> Result<(), String> {
+    fn verbatim(&mut self, parts: &Table) -> Result<(), Fault> {
         let part = |name: &str| parts.raw_get::<Value>(name).map_err(|error| said(&error));
         let (Value::String(format), Value::String(text)) = (part("format")?, part("string")?) else {
             self.reply.null();

@@ -159,7 +159,7 @@ pub fn run(call: &mut Call<'_>, body: Body<'_>, keys: usize, is_read_only: bool,
 fn answer(call: &mut Call<'_>, value: &Value, is_three: bool) -> Result<(), Fault> {
     let mut reply = Reply::default();
     reply.set_version(call.reply.is_three());
-    Writer::new(&mut reply, is_three).value(value, 0).map_err(Fault::Told)?;
+    Writer::new(&mut reply, is_three).value(value, 0)?;
     reply.take().for_each(|bytes| call.reply.raw(&bytes));
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The first line of a script or a library: `#!lua name=mylib flags=no-writes`.
 
+use crate::engine::fault::Fault;
+
 /// What scripts and functions may say of themselves.
 pub const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
@@ -25,22 +27,24 @@ fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 ///
 /// # Errors
 /// As Redis words them.
-pub fn of_script(text: &[u8]) -> Result<(Option<Vec<&'static str>>, &[u8]), String> {
+pub fn of_script(text: &[u8]) -> Result<(Option<Vec<&'static str>>, &[u8]), Fault> {
     if !text.starts_with(b"#!") {
         return Ok((None, text));
     }
-    let (line, rest) = split(text).ok_or("ERR Invalid script shebang")?;
+    let (line, rest) = split(text).ok_or(Fault::Said("ERR Invalid script shebang"))?;
     let mut words = words(line);
     let engine = words.next().unwrap_or_default();
     if engine != b"#!lua" {
-        return Err(format!("ERR Unexpected engine in script shebang: {}", told(engine)));
+        return Err(Fault::Told(format!("ERR Unexpected engine in script shebang: {}", told(engine))));
     }
     let mut flags = Vec::new();
     for word in words {
-        let list =
-            word.strip_prefix(b"flags=").ok_or_else(|| format!("ERR Unknown lua shebang option: {}", told(word)))?;
+        let list = word
+            .strip_prefix(b"flags=")
+            .ok_or_else(|| Fault::Told(format!("ERR Unknown lua shebang option: {}", told(word))))?;
         for name in list.split(|byte| *byte == b',').filter(|name| !name.is_empty()) {
-            let known = flag(name).ok_or_else(|| format!("ERR Unexpected flag in script shebang: {}", told(name)))?;
+            let known = flag(name)
+                .ok_or_else(|| Fault::Told(format!("ERR Unexpected flag in script shebang: {}", told(name))))?;
             flags.push(known);
         }
     }
@@ -51,25 +55,24 @@ pub fn of_script(text: &[u8]) -> Result<(Option<Vec<&'static str>>, &[u8]), Stri
 ///
 /// # Errors
 /// As Redis words them.
-pub fn of_library(text: &[u8]) -> Result<(&str, &[u8]), String> {
-    let line = text.strip_prefix(b"#!").ok_or("ERR Missing library metadata")?;
-    let (line, rest) = split(line).ok_or("ERR Invalid library metadata")?;
+pub fn of_library(text: &[u8]) -> Result<(&str, &[u8]), Fault> {
+    let line = text.strip_prefix(b"#!").ok_or(Fault::Said("ERR Missing library metadata"))?;
+    let (line, rest) = split(line).ok_or(Fault::Said("ERR Invalid library metadata"))?;
     let mut words = words(line);
     let engine = words.next().unwrap_or_default();
     if !engine.eq_ignore_ascii_case(b"lua") {
-        return Err(format!("ERR Engine '{}' not found", told(engine)));
+        return Err(Fault::Told(format!("ERR Engine '{}' not found", told(engine))));
     }
     let mut found = None;
     for word in words {
-        let name =
-            word.strip_prefix(b"name=").ok_or_else(|| format!("ERR Invalid metadata value given: {}", told(word)))?;
+        let name = word
+            .strip_prefix(b"name=")
+            .ok_or_else(|| Fault::Told(format!("ERR Invalid metadata value given: {}", told(word))))?;
         if found.replace(name).is_some() {
-            return Err("ERR Invalid metadata value, name argument was given multiple times".to_owned());
+            return Err(Fault::Said("ERR Invalid metadata value, name argument was given multiple times"));
         }
     }
-    let name = named(found.ok_or("ERR Library name was not given")?).ok_or(
-        "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
-    )?;
+    let name = named(found.ok_or(Fault::Said("ERR Library name was not given"))?).ok_or(Fault::Said("ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"))?;
     Ok((name, rest))
 }
 

@@ -2,13 +2,21 @@
 
 use crate::scripts::patterns::{Captured, Matcher};
 use crate::scripts::raised;
-use crate::scripts::turn::spend;
+use crate::scripts::turn::{left, spend};
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
 /// Bytes of a string that is made at once.
 const MADE_BYTES_MAX: usize = 64 << 20;
 /// Signs that mean something in a pattern.
 const SPECIAL: &[u8] = b"^$*+?.([%-";
+
+/// Steps of a match that cost as much as an instruction.
+const STEPS: u64 = 4;
+
+/// Steps that a match may take.
+fn steps(lua: &Lua) -> u64 {
+    left(lua).saturating_mul(STEPS)
+}
 
 fn string(lua: &Lua, values: &MultiValue, index: usize, function: &str) -> mlua::Result<LuaString> {
     let value = values.get(index);
@@ -61,7 +69,7 @@ fn unanchored(pattern: &[u8]) -> (&[u8], bool) {
 }
 
 fn paid<T>(lua: &Lua, matcher: &Matcher<'_>, outcome: Result<T, &'static str>) -> mlua::Result<T> {
-    spend(lua, matcher.steps / 4)?;
+    spend(lua, matcher.steps / STEPS)?;
     outcome.map_err(|why| raised::text(lua, why))
 }
 
@@ -85,7 +93,7 @@ fn search(lua: &Lua, values: &MultiValue, function: &str) -> mlua::Result<MultiV
         return Ok(found);
     }
     let (pattern, is_anchored) = unanchored(&pattern);
-    let mut matcher = Matcher::new(&text, pattern);
+    let mut matcher = Matcher::new(&text, pattern, steps(lua));
     let outcome = matcher.find(start, is_anchored);
     match paid(lua, &matcher, outcome)? {
         None => found.push_back(Value::Nil),
@@ -104,7 +112,7 @@ fn step(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
     let (text, pattern) = (string(lua, values, 0, "gmatch")?, string(lua, values, 1, "gmatch")?);
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
     let start = number(lua, values, 2, "gmatch")?.unwrap_or(0.0) as usize;
-    let mut matcher = Matcher::new(&text, &pattern);
+    let mut matcher = Matcher::new(&text, &pattern, steps(lua));
     let outcome = matcher.find(start, false);
     let mut found = MultiValue::new();
     if let Some(whole) = paid(lua, &matcher, outcome)? {
@@ -125,7 +133,7 @@ fn seek(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
     if is_anchored && start > 0 {
         return Ok(found);
     }
-    let mut matcher = Matcher::new(&text, pattern);
+    let mut matcher = Matcher::new(&text, pattern, steps(lua));
     let outcome = matcher.find(start, is_anchored);
     if let Some((begin, end)) = paid(lua, &matcher, outcome)? {
         let next = end + usize::from(begin == end);
@@ -145,11 +153,14 @@ fn replace(lua: &Lua, values: &MultiValue) -> mlua::Result<(LuaString, f64)> {
     let (text, pattern, change) = (text.as_bytes(), pattern.as_bytes(), change.as_bytes());
     let most = number(lua, values, 3, "gsub")?.unwrap_or(f64::INFINITY);
     let (pattern, is_anchored) = unanchored(&pattern);
-    let mut matcher = Matcher::new(&text, pattern);
+    let mut matcher = Matcher::new(&text, pattern, steps(lua));
     let (mut made, mut place, mut count) = (Vec::new(), 0, 0.0);
     while count < most && place <= text.len() {
         let outcome = matcher.find(place, is_anchored);
-        let Some((begin, end)) = outcome.map_err(|why| raised::text(lua, why))? else { break };
+        if outcome.is_err() {
+            paid(lua, &matcher, outcome)?;
+        }
+        let Ok(Some((begin, end))) = outcome else { break };
         made.extend_from_slice(text.get(place..begin).unwrap_or_default());
         filled(lua, &matcher, (begin, end), &change, &mut made)?;
         count += 1.0;
@@ -162,7 +173,7 @@ fn replace(lua: &Lua, values: &MultiValue) -> mlua::Result<(LuaString, f64)> {
             break;
         }
     }
-    spend(lua, (matcher.steps + made.len() as u64) / 4)?;
+    spend(lua, (matcher.steps + made.len() as u64) / STEPS)?;
     made.extend_from_slice(text.get(place..).unwrap_or_default());
     Ok((lua.create_string(&made)?, count))
 }

@@ -101,6 +101,11 @@ pub fn spend(lua: &Lua, instructions: u64) -> Result<(), Error> {
     spent
 }
 
+/// Instructions that the run may still use.
+pub fn left(lua: &Lua) -> u64 {
+    lua.app_data_ref::<Turn>().map_or(0, |turn| turn.left)
+}
+
 /// Looks at the budget after so many instructions. Coroutines inherit it from who makes them.
 ///
 /// # Errors

@@ -219,7 +219,10 @@ fn nothing_outside_can_be_reached() {
         &mut store,
         &[
             (bytecode, "$3 nil"),
-            ("local n = 0 return tostring(load(function() n = n + 1 return n == 1 and string.char(27) .. 'Lua' or nil end))", "$3 nil"),
+            (
+                "local n = 0 return tostring(load(function() n = n + 1 return n == 1 and string.char(27) .. 'Lua' or nil end))",
+                "$3 nil",
+            ),
             ("return tostring(string.dump)", "$3 nil"),
             ("return loadstring('return 1 + 1')()", ":2"),
             ("return tostring(loadstring('return os')) ~= nil", ":1"),
@@ -281,7 +284,7 @@ fn nothing_of_a_script_is_seen_by_the_next() {
 #[test]
 fn what_a_script_takes_is_bounded() {
     let mut store = Store::new(1);
-    store.state.scripts.bounds.instructions = 3_000_000;
+    store.state.scripts.bounds.instructions = 1_000_000;
     let begun = Instant::now();
     let ended = "-ERR The script was ended";
     for script in [
@@ -333,10 +336,6 @@ fn what_a_script_takes_is_bounded() {
         ),
         ("return loadstring(('('):rep(100000))()", "attempt to call"),
         ("return {string.format('%99999d', 1)}", "invalid format"),
-        (
-            "local f = function() end for i = 1, 100000 do local g = f f = function() g() end end return f()",
-            "stack overflow",
-        ),
         ("return redis.call('set', 'k', ('x'):rep(33 * 1024 * 1024))", "not enough memory"),
     ] {
         let heard = eval(&mut store, script);

@@ -44,7 +44,7 @@ pub fn remember(state: &mut State, name: &str, text: &[u8]) -> Result<(), Fault>
     if text.len() > TEXT_BYTES_MAX {
         return Err(Fault::Said("ERR the script is too long"));
     }
-    let (flags, text) = of_script(text).map_err(Fault::Told)?;
+    let (flags, text) = of_script(text)?;
     let script = Script { text: Bytes::copy_from_slice(text), flags };
     compile(state, name, &script)?;
     state.scripts.put(name, script);

@@ -96,7 +96,7 @@ fn add(call: &mut Call<'_>) -> Result<(), Fault> {
         replaces = true;
     }
     let text = args.at(last);
-    let (name, _) = of_library(text).map_err(Fault::Told)?;
+    let (name, _) = of_library(text)?;
     let libraries = &call.state.keyspace.libraries;
     let before = libraries.get(name.as_bytes()).map(Bytes::len);
     if before.is_some() && !replaces {
