@@ -32,7 +32,9 @@ const SHIFTS: [(&str, Fold); 5] = [
     ("ror", |bits, by| bits.rotate_right(by & 31)),
 ];
 
-const PLAIN: [(&str, fn(u32) -> u32); 3] = [("tobit", |bits| bits), ("bnot", |bits| !bits), ("bswap", u32::swap_bytes)];
+type Change = fn(u32) -> u32;
+
+const PLAIN: [(&str, Change); 3] = [("tobit", |bits| bits), ("bnot", |bits| !bits), ("bswap", u32::swap_bytes)];
 
 fn hexadecimal(lua: &Lua, values: &MultiValue) -> mlua::Result<String> {
     let number = bits(lua, values, 0, "tohex")?;

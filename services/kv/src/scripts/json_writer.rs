@@ -16,7 +16,7 @@ const SPARSE_PLACES: u64 = 10;
 /// # Errors
 /// It can't be written.
 pub fn encode(lua: &Lua, values: &MultiValue) -> mlua::Result<Vec<u8>> {
-    let (Some(value), 1) = (values.get(0), values.len()) else {
+    let (Some(value), 1) = (values.front(), values.len()) else {
         return Err(raised::argument(lua, 1, "encode", "expected 1 argument"));
     };
     let mut text = Vec::new();

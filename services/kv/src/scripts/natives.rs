@@ -28,7 +28,7 @@ pub fn name_of(text: &[u8]) -> String {
 }
 
 fn sha1hex(lua: &Lua, values: &MultiValue) -> mlua::Result<String> {
-    let (Some(value), 1) = (values.get(0), values.len()) else {
+    let (Some(value), 1) = (values.front(), values.len()) else {
         return Err(raised::code("ERR wrong number of arguments"));
     };
     let text = lua.coerce_string(value.clone())?;
@@ -41,7 +41,7 @@ fn log(values: &MultiValue) -> mlua::Result<()> {
         return Err(raised::code("ERR redis.log() requires two arguments or more."));
     }
     let level =
-        number(values.get(0)).ok_or_else(|| raised::code("ERR First argument must be a number (log level)."))?;
+        number(values.front()).ok_or_else(|| raised::code("ERR First argument must be a number (log level)."))?;
     if !(0.0..=3.0).contains(&level) {
         return Err(raised::code("ERR Invalid debug level."));
     }
@@ -52,7 +52,7 @@ fn set_version(lua: &Lua, values: &MultiValue) -> mlua::Result<()> {
     if values.len() != 1 {
         return Err(raised::code("ERR redis.setresp() requires one argument."));
     }
-    let version = number(values.get(0)).filter(|version| [2.0, 3.0].contains(version));
+    let version = number(values.front()).filter(|version| [2.0, 3.0].contains(version));
     let version = version.ok_or_else(|| raised::code("ERR RESP version must be 2 or 3."))?;
     if let Some(mut turn) = lua.app_data_mut::<Turn>() {
         turn.is_three = version == 3.0;
@@ -64,7 +64,7 @@ fn set_replication(values: &MultiValue) -> mlua::Result<()> {
     if values.len() != 1 {
         return Err(raised::code("ERR redis.set_repl() requires two arguments."));
     }
-    if !number(values.get(0)).is_some_and(|flags| (0.0..4.0).contains(&flags)) {
+    if !number(values.front()).is_some_and(|flags| (0.0..4.0).contains(&flags)) {
         let why = "ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.";
         return Err(raised::code(why));
     }
@@ -72,7 +72,7 @@ fn set_replication(values: &MultiValue) -> mlua::Result<()> {
 }
 
 fn may_call(lua: &Lua, values: &MultiValue) -> mlua::Result<bool> {
-    let name = values.get(0).cloned().unwrap_or_default();
+    let name = values.front().cloned().unwrap_or_default();
     let name = lua.coerce_string(name)?;
     if name.is_some_and(|name| execute::find(&name.as_bytes()).is_some()) {
         return Ok(true);
@@ -105,8 +105,8 @@ fn compile(
 }
 
 fn unpack(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
-    let Some(Value::Table(table)) = values.get(0) else {
-        return Err(raised::of_type(lua, 1, "unpack", "table", values.get(0)));
+    let Some(Value::Table(table)) = values.front() else {
+        return Err(raised::of_type(lua, 1, "unpack", "table", values.front()));
     };
     let place = |index: usize, default: f64| match values.get(index) {
         None | Some(Value::Nil) => Ok(default),
@@ -220,7 +220,7 @@ fn json(lua: &Lua) -> mlua::Result<Table> {
         lua.create_string(text)
     })?;
     let decode = lua.create_function(|lua, values: MultiValue| {
-        let (Some(value), 1) = (values.get(0), values.len()) else {
+        let (Some(value), 1) = (values.front(), values.len()) else {
             return Err(raised::argument(lua, 1, "decode", "expected 1 argument"));
         };
         let text = match value {

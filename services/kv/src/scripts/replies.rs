@@ -53,7 +53,7 @@ impl<'a> Writer<'a> {
                 self.takes(text.len())?;
                 self.reply.bulk(&text);
             }
-            Value::Integer(number) => self.reply.integer(*number as i64),
+            Value::Integer(number) => self.reply.integer(*number),
             Value::Number(number) => self.reply.integer(integral(*number)),
             Value::Boolean(is_true) => self.boolean(*is_true),
             Value::Table(table) => return self.table(table, depth),
