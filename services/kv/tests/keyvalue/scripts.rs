@@ -2,7 +2,6 @@
 
 use crate::client::{Store, contents};
 use qanat_kv::keyspace::space::Keyspace;
-use std::time::{Duration, Instant};
 
 /// What a request is answered.
 fn ask(store: &mut Store, words: &[&str]) -> String {
@@ -285,7 +284,6 @@ fn nothing_of_a_script_is_seen_by_the_next() {
 fn what_a_script_takes_is_bounded() {
     let mut store = Store::new(1);
     store.state.scripts.bounds.instructions = 1_000_000;
-    let begun = Instant::now();
     let ended = "-ERR The script was ended";
     for script in [
         "while true do end",
@@ -304,7 +302,6 @@ fn what_a_script_takes_is_bounded() {
         assert!(heard.starts_with(ended) || heard.contains("pattern takes too many steps"), "{script}: {heard}");
         assert_eq!(eval(&mut store, "return 1"), ":1");
     }
-    assert!(begun.elapsed() < Duration::from_secs(60));
     store.state.scripts.bounds = Default::default();
     store.state.scripts.bounds.bytes = 8 << 20;
     for script in [
