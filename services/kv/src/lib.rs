@@ -7,7 +7,7 @@
 //!  send ◄─ resp::reply, held until ◄─ Durable ◄─ journal (qanat_store::Log on an area of a disk)
 //! ```
 //! * [`resp`]: the protocol. [`keyspace`]: keys, values, and the changes that happen to them. [`engine`]: what executes commands.
-//!   [`commands`]: the commands by their groups. All of these know neither network nor disk nor clock.
+//!   [`commands`]: the commands by their groups. [`scripts`]: clients' programs. All of these know neither network nor disk nor clock.
 //! * [`rdb`]: dumps in the format of Redis. [`offline`]: the log of a stopped service, to read, check and fill.
 //! * [`journal`]: the log, its checkpoints and recovery. [`service`]: connections, and which answer waits for what.
 //!
@@ -23,6 +23,7 @@ mod limits;
 pub mod offline;
 pub mod rdb;
 pub mod resp;
+pub mod scripts;
 pub mod service;
 pub mod table;
 

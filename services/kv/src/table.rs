@@ -1,8 +1,8 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, server, serving,
-    sets, sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
+    bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, scripts,
+    server, serving, sets, sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
@@ -22,6 +22,9 @@ const GROUPS: &[&[Command]] = &[
     observing::slowlog::COMMANDS,
     pubsub::COMMANDS,
     scanning::COMMANDS,
+    scripts::calls::COMMANDS,
+    scripts::functions::COMMANDS,
+    scripts::management::COMMANDS,
     server::COMMANDS,
     serving::COMMANDS,
     sets::COMMANDS,

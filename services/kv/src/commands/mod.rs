@@ -12,6 +12,7 @@ pub mod observing;
 pub mod pubsub;
 pub mod ranges;
 pub mod scanning;
+pub mod scripts;
 pub mod server;
 pub mod serving;
 pub mod sets;

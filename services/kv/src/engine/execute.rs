@@ -67,14 +67,23 @@ fn estimate(state: &State, database: u8, command: &Command, args: &Args<'_>) -> 
 
 /// Whether a write can be taken.
 fn admit(state: &mut State, database: u8, command: &Command, args: &Args<'_>) -> Result<(), Fault> {
+    let wanted = estimate(state, database, command, args);
+    admit_bytes(state, wanted, command.flags.has(Flags::GROWS))
+}
+
+/// Whether a change of so many bytes can be taken. `grows`: it makes the keyspace larger.
+///
+/// # Errors
+/// As a write's.
+pub fn admit_bytes(state: &mut State, wanted: u64, grows: bool) -> Result<(), Fault> {
     if state.log.has_failed {
         return Err(Fault::Said(crate::limits::MISCONF));
     }
-    let wanted = estimate(state, database, command, args) + state.keyspace.record().len() as u64;
+    let wanted = wanted + state.keyspace.record().len() as u64;
     if wanted > crate::limits::RECORD_BYTES_MAX as u64 {
         return Err(Fault::Said("ERR the change is too long for one record of the log"));
     }
-    let room = if command.flags.has(Flags::GROWS) { state.log.room } else { state.log.room_to_shrink };
+    let room = if grows { state.log.room } else { state.log.room_to_shrink };
     if wanted > room {
         state.log.refused += 1;
         return Err(Fault::Said(crate::limits::NO_ROOM));

@@ -6,6 +6,7 @@ use crate::engine::pool::Pool;
 use crate::engine::session::Sessions;
 use crate::engine::settings::{Settings, Statistics};
 use crate::keyspace::space::Keyspace;
+use crate::scripts::store::Scripts;
 use bytes::Bytes;
 
 /// What the log says of itself, for those who ask.
@@ -40,6 +41,8 @@ pub struct State {
     pub sessions: Sessions,
     /// Who listens.
     pub channels: Channels,
+    /// Scripts that are remembered.
+    pub scripts: Scripts,
     /// Settings.
     pub settings: Settings,
     /// Counters.
@@ -75,6 +78,7 @@ impl State {
             keyspace: Keyspace::default(),
             sessions: Sessions::default(),
             channels: Channels::default(),
+            scripts: Scripts::default(),
             settings,
             statistics: Statistics::default(),
             observed: Observed::default(),

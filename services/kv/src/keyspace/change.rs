@@ -17,7 +17,7 @@ pub enum End {
     Back,
 }
 
-/// What happens to one key; or, for [`Change::Flush`], to a database.
+/// What happens to one key; or, for [`Change::Flush`], to a database; or to a library of functions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[allow(missing_docs, reason = "each variant says what its fields are")]
 pub enum Change<'a> {
@@ -53,13 +53,17 @@ pub enum Change<'a> {
     SetScore { key: &'a [u8], member: &'a [u8], score: f64 },
     /// A sorted set has it no more.
     RemoveScore { key: &'a [u8], member: &'a [u8] },
+    /// A library of functions has this text. It is of no database.
+    PutLibrary { name: &'a [u8], text: &'a [u8] },
+    /// A library of functions is gone.
+    DeleteLibrary { name: &'a [u8] },
 }
 
 impl<'a> Change<'a> {
-    /// Whose change it is; `None`: all keys'.
+    /// Whose change it is; `None`: all keys', or a library's.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Change::Flush => None,
+            Change::Flush | Change::PutLibrary { .. } | Change::DeleteLibrary { .. } => None,
             Change::Put { key, .. }
             | Change::Delete { key }
             | Change::Expire { key, .. }
@@ -176,6 +180,15 @@ impl Encoder {
                 self.bytes.extend_from_slice(&score.to_le_bytes());
             }
             Change::RemoveScore { key, member } => self.of_one(18, database, key, member),
+            Change::PutLibrary { name, text } => {
+                self.bytes.extend_from_slice(&[60, database]);
+                self.piece(name);
+                self.piece(text);
+            }
+            Change::DeleteLibrary { name } => {
+                self.bytes.extend_from_slice(&[61, database]);
+                self.piece(name);
+            }
         }
     }
 
@@ -257,8 +270,14 @@ impl<'a> Decoder<'a> {
 
     fn change(&mut self) -> Option<(u8, Change<'a>)> {
         let (kind, database) = (self.byte()?, self.byte()?);
-        if kind == 4 {
-            return Some((database, Change::Flush));
+        let of_no_key = match kind {
+            4 => Some(Change::Flush),
+            60 => Some(Change::PutLibrary { name: self.piece()?, text: self.piece()? }),
+            61 => Some(Change::DeleteLibrary { name: self.piece()? }),
+            _ => None,
+        };
+        if let Some(change) = of_no_key {
+            return Some((database, change));
         }
         let key = self.key()?;
         let change = match kind {
@@ -306,7 +325,7 @@ mod tests {
     /// A change made of numbers and bytes.
     fn change<'a>(kind: u8, key: &'a [u8], piece: &'a [u8], number: i64) -> Change<'a> {
         let (index, end) = (number as u64, if number > 0 { End::Front } else { End::Back });
-        match kind % 16 {
+        match kind % 18 {
             0 => Change::Put { key, expires: number, text: piece },
             1 => Change::Delete { key },
             2 => Change::Expire { key, at: number },
@@ -322,7 +341,9 @@ mod tests {
             12 => Change::AddMember { key, member: piece },
             13 => Change::RemoveMember { key, member: piece },
             14 => Change::SetScore { key, member: piece, score: number as f64 / 3.0 },
-            _ => Change::RemoveScore { key, member: piece },
+            15 => Change::RemoveScore { key, member: piece },
+            16 => Change::PutLibrary { name: key, text: piece },
+            _ => Change::DeleteLibrary { name: piece },
         }
     }
 

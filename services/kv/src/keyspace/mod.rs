@@ -5,6 +5,7 @@ pub mod change;
 pub mod database;
 pub mod dump;
 pub mod hash;
+pub mod libraries;
 pub mod list;
 pub mod memory;
 pub mod ranked;

@@ -3,6 +3,7 @@
 use crate::keyspace::change::{Change, Decoder, Encoder};
 use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
+use crate::keyspace::libraries::Libraries;
 use crate::keyspace::usage::Usage;
 use crate::keyspace::watch::{Place, Watches};
 
@@ -15,9 +16,10 @@ const EXPIRE_ROUNDS: usize = 16;
 /// A record of a checkpoint ends when it has so many bytes.
 const RECORD_BYTES: usize = 256 << 10;
 
-/// A checkpoint's walk over all keys: the database, and the places that are not yet written, from the last one down.
+/// A checkpoint's walk over all keys: libraries that are not yet written, the database, and the places that are not yet written, from the last one down.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
+    libraries: usize,
     database: u8,
     left: usize,
 }
@@ -26,6 +28,8 @@ pub struct Walk {
 #[derive(Debug, Default)]
 pub struct Keyspace {
     databases: [Database; DATABASES as usize],
+    /// Texts of functions.
+    pub libraries: Libraries,
     /// The time (Unix, ms), as of this turn.
     pub now_ms: i64,
     /// What has changed since it was cleared last: the next record.
@@ -78,6 +82,9 @@ impl Keyspace {
     pub fn change(&mut self, database: u8, change: Change<'_>) {
         self.record.push(database, &change);
         self.changes += 1;
+        if matches!(change, Change::PutLibrary { .. } | Change::DeleteLibrary { .. }) {
+            return self.apply(database, &change);
+        }
         let there = |key: &[u8]| self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some());
         self.watches.changed(database, change.key(), there);
         self.apply(database, &change);
@@ -89,9 +96,14 @@ impl Keyspace {
 
     /// Applies a change that is written down already.
     pub fn apply(&mut self, database: u8, change: &Change<'_>) {
-        if let Some(database) = self.databases.get_mut(usize::from(database)) {
-            (database.born, database.keeps_use) = (self.usage.born(self.now_ms), self.usage.is_lfu);
-            database.apply(change);
+        match (*change, self.databases.get_mut(usize::from(database))) {
+            (Change::PutLibrary { name, text }, _) => self.libraries.put(name, text),
+            (Change::DeleteLibrary { name }, _) => self.libraries.remove(name),
+            (_, Some(database)) => {
+                (database.born, database.keeps_use) = (self.usage.born(self.now_ms), self.usage.is_lfu);
+                database.apply(change);
+            }
+            (_, None) => {}
         }
     }
 
@@ -155,7 +167,7 @@ impl Keyspace {
 
     /// Bytes that a checkpoint of all keys takes, about.
     pub fn bytes(&self) -> usize {
-        self.databases.iter().map(Database::bytes).sum()
+        self.databases.iter().map(Database::bytes).sum::<usize>() + self.libraries.bytes()
     }
 
     /// Bytes of memory that all keys take, about.
@@ -175,11 +187,21 @@ impl Keyspace {
 
     /// Begins to write all keys.
     pub fn walk(&self) -> Walk {
-        Walk { database: DATABASES - 1, left: self.database(DATABASES - 1).len() }
+        let left = self.database(DATABASES - 1).len();
+        Walk { libraries: self.libraries.len(), database: DATABASES - 1, left }
     }
 
     /// Adds the next key to `records`, all of which have to be appended with no other between them; whether there was one.
     pub fn dump_next(&self, walk: &mut Walk, records: &mut Vec<Encoder>) -> bool {
+        if let Some(left) = walk.libraries.min(self.libraries.len()).checked_sub(1) {
+            walk.libraries = left;
+            if let Some((name, text)) = self.libraries.at(left) {
+                let mut record = Encoder::default();
+                record.push(0, &Change::PutLibrary { name, text });
+                records.push(record);
+            }
+            return true;
+        }
         loop {
             walk.left = walk.left.min(self.database(walk.database).len());
             if let Some(left) = walk.left.checked_sub(1) {
@@ -190,7 +212,7 @@ impl Keyspace {
                 }
             }
             let Some(next) = walk.database.checked_sub(1) else { return false };
-            *walk = Walk { database: next, left: self.database(next).len() };
+            *walk = Walk { libraries: 0, database: next, left: self.database(next).len() };
         }
     }
 

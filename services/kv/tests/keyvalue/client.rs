@@ -89,6 +89,7 @@ pub fn contents(keyspace: &Keyspace) -> Vec<String> {
             all.push(format!("{number}: {parts:?}"));
         }
     }
+    all.extend(keyspace.libraries.iter().map(|library| format!("library: {library:?}")));
     all.sort();
     all
 }

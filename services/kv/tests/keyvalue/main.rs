@@ -11,3 +11,4 @@ mod disk;
 mod dumping;
 mod operators;
 mod replay;
+mod scripts;

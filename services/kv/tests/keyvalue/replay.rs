@@ -53,6 +53,9 @@ pub fn request() -> impl Strategy<Value = String> {
         "select 0",
         "del K O",
         "restore K 0 \"\\x00\\x05hello\\n\\x00cr\\xdfve4 \\n\" replace",
+        "eval \"redis.call('set', KEYS[1], ARGV[1]) redis.call('append', KEYS[1], 'x') return redis.call('hset', KEYS[1], 'f', 1)\" 1 K W",
+        "function load replace \"#!lua name=K\\nredis.register_function('K', function() return 'W' end)\"",
+        "function delete K",
     ]);
     (form, key, other, word.clone(), word).prop_map(|(form, key, other, word, value)| {
         let words = form.split(' ').map(|part| match part {
@@ -62,7 +65,8 @@ pub fn request() -> impl Strategy<Value = String> {
             "V" => value,
             part => part,
         });
-        words.collect::<Vec<_>>().join(" ")
+        let line = words.collect::<Vec<_>>().join(" ");
+        line.replace("=K", &format!("={key}")).replace("'K'", &format!("'{key}'"))
     })
 }
 

@@ -1,0 +1,5 @@
+//! Scripts and functions of clients.
+
+pub mod calls;
+pub mod functions;
+pub mod management;
