@@ -22,6 +22,13 @@ pub struct Entry {
     pub used: Cell<u32>,
 }
 
+impl Entry {
+    /// One of which nothing is noted yet: it is no key's so far.
+    pub fn new(value: Value, expires: i64) -> Entry {
+        Entry { value, expires, used: Cell::default() }
+    }
+}
+
 /// A database. Keys have places: the newest has the last, and if one is removed, the last one takes its place. Whoever goes from the
 /// last place to the first meets every key that is there all the time, however many come and go meanwhile.
 #[derive(Debug, Default)]

@@ -140,7 +140,7 @@ impl<R: Read> Reader<R> {
                 self.skipped.empty += 1;
                 Ok(None)
             }
-            Ok(value) => Ok(Some(Item { database: self.database, key, entry: Entry { value, expires } })),
+            Ok(value) => Ok(Some(Item { database: self.database, key, entry: Entry::new(value, expires) })),
             Err(error) => Err(RdbError { key: Some(key), ..error }),
         }
     }

@@ -1,7 +1,8 @@
 //! `redis.call`: a command that a script executes. It goes through what a client's command goes through.
 
-use crate::engine::command::{Command, Flags};
-use crate::engine::execute;
+use crate::engine::command::Flags;
+use crate::engine::eviction;
+use crate::engine::execute::{self, Found};
 use crate::engine::fault::Fault;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::resp::reply::Reply;
@@ -17,7 +18,7 @@ use mlua::{Lua, MultiValue, Value};
 const ARGUMENTS_BYTES_MAX: usize = 128 << 20;
 
 /// Commands that Redis does not allow in scripts.
-const NOT_ALLOWED: [&str; 33] = [
+const NOT_ALLOWED: [&str; 34] = [
     "auth",
     "blmove",
     "blpop",
@@ -38,6 +39,7 @@ const NOT_ALLOWED: [&str; 33] = [
     "fcall_ro",
     "function",
     "hello",
+    "latency",
     "monitor",
     "multi",
     "psubscribe",
@@ -77,8 +79,9 @@ fn gathered(values: &MultiValue) -> Result<Gathered, Fault> {
     Ok((bytes, ranges))
 }
 
-fn allowed(turn: &Turn, args: &Args<'_>) -> Result<&'static Command, Fault> {
-    let command = execute::find(args.at(0)).ok_or(Fault::Said("ERR Unknown Redis command called from script"))?;
+fn allowed(turn: &Turn, args: &Args<'_>) -> Result<Found, Fault> {
+    let (place, command) =
+        execute::find_place(args.at(0)).ok_or(Fault::Said("ERR Unknown Redis command called from script"))?;
     if !command.takes(args.len()) {
         return Err(Fault::Said("ERR Wrong number of args calling Redis command from script"));
     }
@@ -89,19 +92,20 @@ fn allowed(turn: &Turn, args: &Args<'_>) -> Result<&'static Command, Fault> {
     if turn.is_read_only && (command.flags.has(Flags::WRITE) || command.name == "publish") {
         return Err(Fault::Said("ERR Write commands are not allowed from read-only scripts."));
     }
-    Ok(command)
+    Ok((place, command))
 }
 
 /// Executes a command; what it answers, as it would be sent.
 fn executed(turn: &mut Turn, args: Args<'_>) -> Result<Vec<u8>, Fault> {
-    let command = allowed(turn, &args)?;
+    let found = allowed(turn, &args)?;
     let (client, is_three) = (turn.client, turn.is_three);
     let state = &mut turn.state;
-    execute::admit_queued(state, client, command, &args)?;
+    eviction::admit(state, client, found.1)?;
+    execute::admit_queued(state, client, found.1, &args)?;
     // Answers are in the version that the script wants, whatever its client speaks.
     state.sessions.get_mut(client).into_iter().for_each(|session| session.is_three = is_three);
     let mut reply = Reply::default();
-    execute::run(state, client, command, args, &mut reply, true)?;
+    execute::run(state, client, found, args, &mut reply, true)?;
     let mut answer = Vec::new();
     reply.take().for_each(|bytes| answer.extend_from_slice(&bytes));
     match answer.split_first() {

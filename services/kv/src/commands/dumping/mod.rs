@@ -89,7 +89,7 @@ fn restore(call: &mut Call<'_>) -> Result<(), Fault> {
     match is_over {
         true if is_there => call.change(Change::Delete { key }),
         true => {}
-        false => call.state.keyspace.put(call.database, key, &Entry { value, expires }),
+        false => call.state.keyspace.put(call.database, key, &Entry::new(value, expires)),
     }
     call.reply.ok();
     Ok(())
