@@ -2,11 +2,11 @@
 
 use crate::commands::{
     bits, connection, expiry, generic, hashes, introspection, lists, pubsub, scanning, server, serving, sets, sorted,
-    sorted_ranges, sorted_store, strings, substrings, transactions,
+    sorted_ranges, sorted_store, streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
-const GROUPS: [&[Command]; 18] = [
+const GROUPS: [&[Command]; 25] = [
     bits::COMMANDS,
     connection::COMMANDS,
     expiry::COMMANDS,
@@ -22,6 +22,13 @@ const GROUPS: [&[Command]; 18] = [
     sorted::COMMANDS,
     sorted_ranges::COMMANDS,
     sorted_store::COMMANDS,
+    streams::claims::COMMANDS,
+    streams::entries::COMMANDS,
+    streams::groups::COMMANDS,
+    streams::inspection::COMMANDS,
+    streams::pending::COMMANDS,
+    streams::ranges::COMMANDS,
+    streams::reading::COMMANDS,
     strings::COMMANDS,
     substrings::COMMANDS,
     transactions::COMMANDS,

@@ -6,6 +6,7 @@ pub mod command;
 pub mod execute;
 pub mod fault;
 pub mod help;
+pub mod reading;
 pub mod sampler;
 pub mod scan;
 pub mod session;

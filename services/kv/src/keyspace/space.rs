@@ -3,6 +3,7 @@
 use crate::keyspace::change::{Change, Decoder, Encoder};
 use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
+use crate::keyspace::ready;
 use crate::keyspace::watch::{Place, Watches};
 
 /// How many databases there are.
@@ -37,7 +38,7 @@ pub struct Keyspace {
     pub watches: Watches,
     /// Whether pushes are noted: somebody waits for one.
     pub notes_pushes: bool,
-    /// Keys that had something pushed, or a member added.
+    /// Keys that had something added, or a stream that is gone: who waits for them has to be looked at.
     pub pushed: Vec<Place>,
 }
 
@@ -67,11 +68,12 @@ impl Keyspace {
         self.changes += 1;
         let there = |key: &[u8]| self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some());
         self.watches.changed(database, change.key(), there);
-        self.apply(database, &change);
-        let (Change::Push { key, .. } | Change::SetScore { key, .. }) = change else { return };
         if self.notes_pushes {
-            self.pushed.push((database, key.into()));
+            let Some(keys) = self.databases.get(usize::from(database)) else { return };
+            let pushed = &mut self.pushed;
+            ready::note(keys, &change, |key| pushed.push((database, key.into())));
         }
+        self.apply(database, &change);
     }
 
     /// Applies a change that is written down already.

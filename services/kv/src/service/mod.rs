@@ -230,6 +230,7 @@ impl KvService {
         if is_ready && self.state.log.room_to_shrink > 0 {
             let State { keyspace, random, .. } = &mut self.state;
             keyspace.expire_some(random);
+            serving::serve(&mut self.state);
         }
         self.record(context);
         self.deliver(context);
