@@ -2,7 +2,7 @@
 
 use crate::commands::{
     bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, scripts,
-    server, serving, sets, sorted, sorted_ranges, sorted_store, strings, substrings, transactions,
+    server, serving, sets, sorted, sorted_ranges, sorted_store, streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
@@ -31,6 +31,13 @@ const GROUPS: &[&[Command]] = &[
     sorted::COMMANDS,
     sorted_ranges::COMMANDS,
     sorted_store::COMMANDS,
+    streams::claims::COMMANDS,
+    streams::entries::COMMANDS,
+    streams::groups::COMMANDS,
+    streams::inspection::COMMANDS,
+    streams::pending::COMMANDS,
+    streams::ranges::COMMANDS,
+    streams::reading::COMMANDS,
     strings::COMMANDS,
     substrings::COMMANDS,
     transactions::COMMANDS,

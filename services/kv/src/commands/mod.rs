@@ -19,6 +19,7 @@ pub mod sets;
 pub mod sorted;
 pub mod sorted_ranges;
 pub mod sorted_store;
+pub mod streams;
 pub mod strings;
 pub mod substrings;
 pub mod transactions;

@@ -2,6 +2,7 @@
 //! that they waited for.
 
 use crate::commands::lists::ends;
+use crate::commands::streams::delivery;
 use crate::engine::call::Call;
 use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
@@ -200,38 +201,45 @@ fn answer_members(reply: &mut Reply, key: &[u8], members: &[(f64, Box<[u8]>)], w
 /// Serves those who wait for what was pushed, who waits longest first. Serving one may push for another.
 pub fn serve(state: &mut State) {
     while let Some((database, key)) = state.keyspace.pushed.pop() {
-        loop {
-            let waits = |blocked: &Blocked| blocked.database == database && blocked.keys.contains(&key);
-            let waiting = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
-            // Those whose wish is of another kind go on waiting.
-            let mut found: Vec<_> =
-                waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
-            found.sort_unstable();
-            let served = found.into_iter().find(|(_, slot)| serve_one(state, *slot, database, &key));
-            if served.is_none() {
-                break;
-            }
+        let waits = |blocked: &Blocked| blocked.database == database && blocked.keys.contains(&key);
+        let waiting = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
+        let mut found: Vec<_> =
+            waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
+        found.sort_unstable();
+        // Those for whom there is nothing, or whose wish is of another kind, go on waiting.
+        for (_, slot) in found {
+            serve_one(state, slot, database, &key);
         }
     }
 }
 
-fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) -> bool {
-    let Some(session) = state.sessions.get(slot) else { return false };
-    let Some(blocked) = session.blocked.clone() else { return false };
+fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
+    let Some(session) = state.sessions.get(slot) else { return };
+    let Some(blocked) = session.blocked.clone() else { return };
     let mut reply = Reply::default();
     reply.set_version(session.is_three);
-    match take(state, database, key, &blocked.wish, &mut reply) {
+    let found = match &blocked.wish {
+        Wish::Read(reading) => match delivery::serve(state, (database, key), &blocked.keys, reading, &mut reply) {
+            None => Found::Nothing,
+            Some(Ok(())) => Found::Served,
+            Some(Err(fault)) => {
+                reply.error(&fault.to_string());
+                Found::Served
+            }
+        },
+        wish => take(state, database, key, wish, &mut reply),
+    };
+    match found {
         Found::Served => {}
         // Where it is to be put there is another kind of value.
         Found::Other if matches!(blocked.wish, Wish::Move { .. }) && is_list(state, database, key) => {
             reply.error(&Fault::WrongType.to_string());
         }
-        Found::Other | Found::Nothing => return false,
+        Found::Other | Found::Nothing => return,
     }
     unblock(state, slot);
     let pieces: Vec<Bytes> = reply.take().collect();
     state.outbox.extend(pieces.into_iter().map(|bytes| (slot, bytes, true)));
-    true
 }
 
 fn is_list(state: &State, database: u8, key: &[u8]) -> bool {

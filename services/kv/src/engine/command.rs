@@ -70,6 +70,8 @@ pub enum Keys {
     Counted(usize),
     /// The first argument, and as many as the second says behind it.
     TargetAndCounted,
+    /// The first half of what follows the word STREAMS, which is looked for from that argument on.
+    Streams(usize),
 }
 
 impl Keys {
@@ -89,6 +91,10 @@ impl Keys {
             }
             Keys::Counted(place) => (None, place + 1, place + 1 + counted(place), 1),
             Keys::TargetAndCounted => (Some(1), 3, 3 + counted(2), 1),
+            Keys::Streams(from) => {
+                let first = (from..count).find(|place| args.is(*place, "STREAMS")).map_or(count, |place| place + 1);
+                (None, first, first + (count - first) / 2, 1)
+            }
         };
         extra.into_iter().chain((first..end).step_by(step.max(1)))
     }
@@ -98,7 +104,7 @@ impl Keys {
         match self {
             Keys::Range(first, last, step) => [first as i64, i64::from(last), step as i64],
             Keys::TargetAndCounted => [1, 1, 1],
-            Keys::None | Keys::Counted(_) => [0, 0, 0],
+            Keys::None | Keys::Counted(_) | Keys::Streams(_) => [0, 0, 0],
         }
     }
 }

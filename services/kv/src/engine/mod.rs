@@ -11,6 +11,7 @@ pub mod observed;
 pub mod observer;
 pub mod operating;
 pub mod pool;
+pub mod reading;
 pub mod sampler;
 pub mod scan;
 pub mod session;

@@ -1,5 +1,6 @@
 //! [`Session`]: what is kept of a client, and [`Sessions`]: of all of them.
 
+use crate::engine::reading::Reading;
 use crate::keyspace::change::End;
 use crate::keyspace::watch::Place;
 use std::collections::BTreeSet;
@@ -56,6 +57,8 @@ pub enum Wish {
         /// So many at most.
         count: usize,
     },
+    /// Entries of streams (XREAD, XREADGROUP).
+    Read(Reading),
 }
 
 /// A client that waits for a key.

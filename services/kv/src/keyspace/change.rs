@@ -8,6 +8,9 @@
 //! ```
 //! No change depends on a key but its own. So a checkpoint may write one key after the other while changes go on.
 
+use crate::keyspace::leb;
+use crate::keyspace::stream::change::{Sink, Source, StreamChange};
+
 /// Which end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -57,6 +60,8 @@ pub enum Change<'a> {
     PutLibrary { name: &'a [u8], text: &'a [u8] },
     /// A library of functions is gone.
     DeleteLibrary { name: &'a [u8] },
+    /// Something happens to a stream.
+    Stream { key: &'a [u8], what: StreamChange<'a> },
 }
 
 impl<'a> Change<'a> {
@@ -78,7 +83,8 @@ impl<'a> Change<'a> {
             | Change::AddMember { key, .. }
             | Change::RemoveMember { key, .. }
             | Change::SetScore { key, .. }
-            | Change::RemoveScore { key, .. } => Some(key),
+            | Change::RemoveScore { key, .. }
+            | Change::Stream { key, .. } => Some(key),
         }
     }
 }
@@ -105,12 +111,8 @@ impl Encoder {
         self.bytes.shrink_to(1 << 20);
     }
 
-    fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.bytes.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.bytes.push(number as u8);
+    fn number(&mut self, number: u64) {
+        leb::put(&mut self.bytes, number);
     }
 
     fn signed(&mut self, number: i64) {
@@ -118,8 +120,7 @@ impl Encoder {
     }
 
     fn piece(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
-        self.bytes.extend_from_slice(bytes);
+        leb::put_piece(&mut self.bytes, bytes);
     }
 
     fn begin(&mut self, kind: u8, database: u8, key: &[u8]) {
@@ -189,6 +190,10 @@ impl Encoder {
                 self.bytes.extend_from_slice(&[61, database]);
                 self.piece(name);
             }
+            Change::Stream { key, what } => {
+                self.begin(what.kind(), database, key);
+                what.write(self);
+            }
         }
     }
 
@@ -200,6 +205,20 @@ impl Encoder {
     fn of_index(&mut self, kind: u8, database: u8, key: &[u8], index: u64, piece: &[u8]) {
         self.begin(kind, database, key);
         self.number(index);
+        self.piece(piece);
+    }
+}
+
+impl Sink for Encoder {
+    fn put_number(&mut self, number: u64) {
+        self.number(number);
+    }
+
+    fn put_signed(&mut self, number: i64) {
+        self.signed(number);
+    }
+
+    fn put_piece(&mut self, piece: &[u8]) {
         self.piece(piece);
     }
 }
@@ -229,15 +248,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(number);
-            }
-        }
-        None
+        leb::take(&mut self.rest)
     }
 
     fn signed(&mut self) -> Option<i64> {
@@ -252,8 +263,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn piece(&mut self) -> Option<&'a [u8]> {
-        let length = self.number()?;
-        self.taken(length)
+        leb::take_piece(&mut self.rest)
     }
 
     fn key(&mut self) -> Option<&'a [u8]> {
@@ -298,9 +308,24 @@ impl<'a> Decoder<'a> {
             16 => Change::RemoveMember { key, member: self.piece()? },
             17 => Change::SetScore { key, member: self.piece()?, score: self.score()? },
             18 => Change::RemoveScore { key, member: self.piece()? },
+            19..=39 => Change::Stream { key, what: StreamChange::read(kind, self)? },
             _ => return None,
         };
         Some((database, change))
+    }
+}
+
+impl<'a> Source<'a> for Decoder<'a> {
+    fn take_number(&mut self) -> Option<u64> {
+        self.number()
+    }
+
+    fn take_signed(&mut self) -> Option<i64> {
+        self.signed()
+    }
+
+    fn take_piece(&mut self) -> Option<&'a [u8]> {
+        self.piece()
     }
 }
 
@@ -320,12 +345,13 @@ impl<'a> Iterator for Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyspace::stream::id::Id;
     use proptest::prelude::*;
 
     /// A change made of numbers and bytes.
     fn change<'a>(kind: u8, key: &'a [u8], piece: &'a [u8], number: i64) -> Change<'a> {
         let (index, end) = (number as u64, if number > 0 { End::Front } else { End::Back });
-        match kind % 18 {
+        match kind % 28 {
             0 => Change::Put { key, expires: number, text: piece },
             1 => Change::Delete { key },
             2 => Change::Expire { key, at: number },
@@ -342,8 +368,25 @@ mod tests {
             13 => Change::RemoveMember { key, member: piece },
             14 => Change::SetScore { key, member: piece, score: number as f64 / 3.0 },
             15 => Change::RemoveScore { key, member: piece },
-            16 => Change::PutLibrary { name: key, text: piece },
-            _ => Change::DeleteLibrary { name: piece },
+            26 => Change::PutLibrary { name: key, text: piece },
+            27 => Change::DeleteLibrary { name: piece },
+            kind => Change::Stream { key, what: stream_change(kind, piece, number) },
+        }
+    }
+
+    fn stream_change(kind: u8, piece: &[u8], number: i64) -> StreamChange<'_> {
+        let last = Id { ms: number as u64, number: number.unsigned_abs() / 3 };
+        match kind {
+            16 => StreamChange::Append { id: last, fields: piece },
+            17 => StreamChange::Remove { id: last },
+            18 => StreamChange::Trim { through: last },
+            19 => StreamChange::SetMarks { last, added: last.number, removed: Id::MAX },
+            20 => StreamChange::SetGroup { group: piece, last, read: u64::try_from(number).ok() },
+            21 => StreamChange::DropGroup { group: piece },
+            22 => StreamChange::SetConsumer { group: piece, consumer: piece, seen: number },
+            23 => StreamChange::DropConsumer { group: piece, consumer: b"it" },
+            24 => StreamChange::SetPending { group: piece, consumer: b"it", deliveries: piece },
+            _ => StreamChange::DropPending { group: b"it", ids: piece },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::keyspace::change::Change;
 use crate::keyspace::memory;
+use crate::keyspace::stream::change::StreamChange;
 use crate::keyspace::text;
 use crate::keyspace::value::Value;
 use bytes::Bytes;
@@ -220,8 +221,19 @@ impl Database {
                     sorted.remove(member);
                 }
             }),
+            Change::Stream { key, what } => self.apply_to_stream(key, &what),
             _ => self.apply_to_list(change),
         }
+    }
+
+    fn apply_to_stream(&mut self, key: &[u8], what: &StreamChange<'_>) {
+        let makes = matches!(what, StreamChange::Append { .. } | StreamChange::SetMarks { .. });
+        let new: Option<fn() -> Value> = makes.then_some(|| Value::Stream(Box::default()));
+        self.alter(key, new, |value| {
+            if let Value::Stream(stream) = value {
+                stream.apply(what);
+            }
+        });
     }
 
     fn apply_to_list(&mut self, change: &Change<'_>) {

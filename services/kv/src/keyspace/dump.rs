@@ -2,6 +2,7 @@
 
 use crate::keyspace::change::{Change, End};
 use crate::keyspace::database::Entry;
+use crate::keyspace::stream::dump;
 use crate::keyspace::value::Value;
 
 /// Gives the changes by which `key` becomes what `entry` is, whatever it was before.
@@ -18,6 +19,7 @@ pub fn changes(key: &[u8], entry: &Entry, mut give: impl FnMut(Change<'_>)) {
         Value::Sorted(sorted) => {
             sorted.iter().for_each(|(member, score)| give(Change::SetScore { key, member, score }));
         }
+        Value::Stream(stream) => dump::changes(stream, |what| give(Change::Stream { key, what })),
     }
     if entry.expires != 0 {
         give(Change::Expire { key, at: entry.expires });

@@ -20,6 +20,9 @@ const VOLATILE_PLACE_BYTES: usize = HASH_BYTES + NAME_BYTES + INDEX_BYTES;
 /// A member among those that are in order. Chunks of them are not full.
 const RANKED_BYTES: usize = (size_of::<f64>() + NAME_BYTES) * 4 / 3;
 
+/// A stream's entry in its tree, whose nodes are not full.
+const STREAM_ENTRY_BYTES: usize = (2 * size_of::<u64>() + NAME_BYTES) * 4 / 3;
+
 /// What so many bytes take of the heap.
 #[inline]
 pub fn allocated(bytes: usize) -> usize {
@@ -57,6 +60,9 @@ pub fn of_value(value: &Value) -> usize {
             let places = count * (HASH_BYTES + NAME_BYTES + size_of::<f64>() + INDEX_BYTES + RANKED_BYTES);
             // A member is there twice: by its name, and in its order.
             size_of_val(sorted.as_ref()) + places + 2 * pieces(count, sorted.content_bytes())
+        }
+        Value::Stream(stream) => {
+            size_of_val(stream.as_ref()) + stream.len() * STREAM_ENTRY_BYTES + pieces(stream.len(), stream.bytes())
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::keyspace::change::{Change, Decoder, Encoder};
 use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
 use crate::keyspace::libraries::Libraries;
+use crate::keyspace::ready;
 use crate::keyspace::usage::Usage;
+use crate::keyspace::value::Value;
 use crate::keyspace::watch::{Place, Watches};
 
 /// How many databases there are.
@@ -44,7 +46,7 @@ pub struct Keyspace {
     pub watches: Watches,
     /// Whether pushes are noted: somebody waits for one.
     pub notes_pushes: bool,
-    /// Keys that had something pushed, or a member added.
+    /// Keys that had something added, or a stream that is gone: who waits for them has to be looked at.
     pub pushed: Vec<Place>,
 }
 
@@ -87,11 +89,12 @@ impl Keyspace {
         }
         let there = |key: &[u8]| self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some());
         self.watches.changed(database, change.key(), there);
-        self.apply(database, &change);
-        let (Change::Push { key, .. } | Change::SetScore { key, .. }) = change else { return };
         if self.notes_pushes {
-            self.pushed.push((database, key.into()));
+            let Some(keys) = self.databases.get(usize::from(database)) else { return };
+            let pushed = &mut self.pushed;
+            ready::note(keys, &change, |key| pushed.push((database, key.into())));
         }
+        self.apply(database, &change);
     }
 
     /// Applies a change that is written down already.
@@ -173,6 +176,12 @@ impl Keyspace {
     /// Bytes of memory that all keys take, about.
     pub fn memory(&self) -> usize {
         self.databases.iter().map(Database::memory).sum()
+    }
+
+    /// Streams of all databases, by a walk over all keys.
+    pub fn streams(&self) -> usize {
+        let all = self.databases.iter().flat_map(Database::iter);
+        all.filter(|(_, entry)| matches!(entry.value, Value::Stream(_))).count()
     }
 
     /// Keys of all databases.

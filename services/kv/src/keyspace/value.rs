@@ -4,13 +4,14 @@ use crate::keyspace::hash::Hash;
 use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
 use crate::keyspace::sorted::Sorted;
+use crate::keyspace::stream::entries::Stream;
 use crate::resp::number::integer;
 use bytes::Bytes;
 
 /// A string that is no longer is `embstr` to those who ask.
 const EMBEDDED_BYTES: usize = 44;
 
-/// What a key has. It is never an empty collection.
+/// What a key has. It is never an empty collection, but it may be an empty stream.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
@@ -23,6 +24,8 @@ pub enum Value {
     Set(Box<Set>),
     /// A sorted set.
     Sorted(Box<Sorted>),
+    /// A stream.
+    Stream(Box<Stream>),
 }
 
 impl Value {
@@ -34,6 +37,7 @@ impl Value {
             Value::List(_) => "list",
             Value::Set(_) => "set",
             Value::Sorted(_) => "zset",
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -47,6 +51,7 @@ impl Value {
             Value::List(_) => "quicklist",
             Value::Set(set) => set.encoding(),
             Value::Sorted(sorted) => sorted.encoding(),
+            Value::Stream(_) => "stream",
         }
     }
 
@@ -58,13 +63,14 @@ impl Value {
             Value::List(list) => list.bytes(),
             Value::Set(set) => set.bytes(),
             Value::Sorted(sorted) => sorted.bytes(),
+            Value::Stream(stream) => stream.bytes(),
         }
     }
 
-    /// Whether it is a collection that has nothing.
+    /// Whether it is a collection that has nothing, and is gone with its last element.
     pub fn is_empty(&self) -> bool {
         match self {
-            Value::Text(_) => false,
+            Value::Text(_) | Value::Stream(_) => false,
             Value::Hash(hash) => hash.len() == 0,
             Value::List(list) => list.len() == 0,
             Value::Set(set) => set.len() == 0,

@@ -34,18 +34,19 @@ pub fn string(text: &[u8], to: &mut impl Write) -> io::Result<()> {
     to.write_all(text)
 }
 
-/// The type as which a value is written.
-pub fn number(value: &Value) -> u8 {
+/// The type as which a value is written; `None`: streams are not written.
+pub fn number(value: &Value) -> Option<u8> {
     match value {
-        Value::Text(_) => kind::STRING,
-        Value::List(_) => kind::LIST,
-        Value::Set(_) => kind::SET,
-        Value::Hash(_) => kind::HASH,
-        Value::Sorted(_) => kind::ZSET_2,
+        Value::Text(_) => Some(kind::STRING),
+        Value::List(_) => Some(kind::LIST),
+        Value::Set(_) => Some(kind::SET),
+        Value::Hash(_) => Some(kind::HASH),
+        Value::Sorted(_) => Some(kind::ZSET_2),
+        Value::Stream(_) => None,
     }
 }
 
-/// Writes a value, without its type.
+/// Writes a value that has a [type](number), without this.
 ///
 /// # Errors
 /// As the target has it.
@@ -74,5 +75,6 @@ pub fn value(value: &Value, to: &mut impl Write) -> io::Result<()> {
                 to.write_all(&score.to_le_bytes())
             })
         }
+        Value::Stream(_) => Ok(()),
     }
 }

@@ -19,15 +19,15 @@ pub enum PayloadError {
     Value(Wrong),
 }
 
-/// A value as a payload.
-pub fn write(value: &Value) -> Vec<u8> {
-    let mut payload = vec![encode::number(value)];
+/// A value as a payload; `None`: it is a stream, which has none here.
+pub fn write(value: &Value) -> Option<Vec<u8>> {
+    let mut payload = vec![encode::number(value)?];
     // Writing to a vector does not fail.
     let _ = encode::value(value, &mut payload);
     payload.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
     let checksum = CHECKSUM.checksum(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
-    payload
+    Some(payload)
 }
 
 /// The value of a payload, which is never an empty collection and takes no more than `bytes_max` of memory, about.
@@ -75,7 +75,7 @@ mod tests {
     fn it_is_as_redis_writes_it() {
         // DUMP of "hello", by Redis 7.0.15.
         let payload = b"\x00\x05hello\x0a\x00\x63\x72\xdf\x76\x65\x34\x20\x0a";
-        assert_eq!(write(&Value::Text("hello".into())), payload);
+        assert_eq!(write(&Value::Text("hello".into())), Some(payload.to_vec()));
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub struct Written {
     pub keys: u64,
     /// Keys that were left out: they have expired.
     pub expired: u64,
+    /// Streams that were left out: they are not written here.
+    pub streams: u64,
+    /// Libraries of functions.
+    pub libraries: u64,
     /// Bytes.
     pub bytes: u64,
 }
@@ -53,6 +57,11 @@ pub fn write(keyspace: &Keyspace, to: impl Write, mut tell: impl FnMut(u64)) -> 
         encode::string(name.as_bytes(), &mut to)?;
         encode::string(value.as_bytes(), &mut to)?;
     }
+    for (_, text) in keyspace.libraries.iter() {
+        to.write_all(&[opcode::FUNCTION])?;
+        encode::string(text, &mut to)?;
+        written.libraries += 1;
+    }
     for number in 0..DATABASES {
         let database: &Database = keyspace.database(number);
         if database.is_empty() {
@@ -66,11 +75,15 @@ pub fn write(keyspace: &Keyspace, to: impl Write, mut tell: impl FnMut(u64)) -> 
                 written.expired += 1;
                 continue;
             }
+            let Some(kind) = encode::number(&entry.value) else {
+                written.streams += 1;
+                continue;
+            };
             if entry.expires != 0 {
                 to.write_all(&[opcode::EXPIRES_MS])?;
                 to.write_all(&entry.expires.to_le_bytes())?;
             }
-            to.write_all(&[encode::number(&entry.value)])?;
+            to.write_all(&[kind])?;
             encode::string(key, &mut to)?;
             encode::value(&entry.value, &mut to)?;
             written.keys += 1;

@@ -249,6 +249,7 @@ impl KvService {
                 keyspace.expire_some(random)
             });
             eviction::tick(&mut self.state);
+            serving::serve(&mut self.state);
         }
         let observed = &mut self.state.observed;
         observed.memory_peak = observed.memory_peak.max(self.state.keyspace.memory());

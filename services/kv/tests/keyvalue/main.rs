@@ -12,3 +12,4 @@ mod dumping;
 mod operators;
 mod replay;
 mod scripts;
+mod streams;

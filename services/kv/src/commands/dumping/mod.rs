@@ -17,7 +17,8 @@ commands! { "generic":
 
 fn dump(call: &mut Call<'_>) -> Result<(), Fault> {
     match call.find(call.args.at(1)).map(|entry| payload::write(&entry.value)) {
-        Some(payload) => call.reply.value(&Bytes::from(payload)),
+        Some(Some(payload)) => call.reply.value(&Bytes::from(payload)),
+        Some(None) => return Err(Fault::Said("ERR streams can't be dumped")),
         None => call.reply.null(),
     }
     Ok(())
