@@ -7,7 +7,8 @@ use crate::engine::help;
 use crate::engine::scan::matches;
 use crate::engine::settings::{Durability, Statistics};
 use crate::keyspace::space::DATABASES;
-use crate::resp::number::unsigned;
+use crate::resp::number::{integer, unsigned};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 commands! { "server":
@@ -136,8 +137,8 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         let is_wanted =
             |name: &str| args.from(2).any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-        let settings = call.state.settings.list();
-        let found: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
+        let settings = call.state.settings.list().into_iter().chain(call.state.keyspace.shapes().list());
+        let found: Vec<_> = settings.filter(|(name, _)| is_wanted(name)).collect();
         call.reply.map(found.len());
         for (name, value) in found {
             call.reply.bulk(name.as_bytes());
@@ -152,11 +153,14 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         call.state.statistics = Statistics::default();
         call.state.keyspace.expired = 0;
         call.reply.ok();
+    } else if args.is(1, "REWRITE") && args.len() == 2 {
+        return Err(Fault::Said("ERR The server is running without a config file"));
     } else if args.is(1, "HELP") && args.len() == 2 {
         let lines = [
             ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
             ("SET <directive> <value>", "Set the configuration <directive> to <value>: appendfsync, timeout."),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
+            ("REWRITE", "Refused: there is no configuration file."),
         ];
         help::answer(call, "CONFIG", &lines);
     } else {
@@ -167,11 +171,16 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn set(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut settings = call.state.settings.clone();
+    let mut shapes = call.state.keyspace.shapes();
+    let mut said = HashSet::new();
     for index in (2..call.args.len()).step_by(2) {
         let name = String::from_utf8_lossy(call.args.at(index)).to_ascii_lowercase();
         let value = call.args.at(index + 1);
         let wrong =
             |why: &str| Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        if !said.insert(name.clone()) {
+            return Err(wrong("duplicate parameter"));
+        }
         match name.as_str() {
             "appendfsync" => {
                 let durability = Durability::of(&String::from_utf8_lossy(value));
@@ -182,8 +191,14 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
                 let seconds = unsigned(value).and_then(|seconds| u32::try_from(seconds).ok());
                 settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
             }
+            _ if shapes.set_by_name(&name, integer(value)).map_err(|why| wrong(&why))? => {}
+            "daemonize" => return Err(wrong("can't set immutable config")),
             known if settings.list().iter().any(|(name, _)| *name == known) => {
-                return Err(wrong("can't set immutable config"));
+                // What it is already may be said again, where Redis takes it.
+                let is_same = settings.list().iter().any(|(name, now)| *name == known && now.as_bytes() == value);
+                if !is_same || known == "databases" {
+                    return Err(wrong("can't set immutable config"));
+                }
             }
             _ => {
                 return Err(Fault::Told(format!(
@@ -193,6 +208,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
         }
     }
     call.state.settings = settings;
+    call.state.keyspace.set_shapes(shapes);
     call.reply.ok();
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! [`Session`]: what is kept of a client, and [`Sessions`]: of all of them.
 
+use crate::engine::silence::Silence;
 use crate::keyspace::change::End;
 use crate::keyspace::watch::Place;
 use std::collections::BTreeSet;
@@ -100,6 +101,8 @@ pub struct Session {
     pub patterns: BTreeSet<Box<[u8]>>,
     /// What it waits for.
     pub blocked: Option<Box<Blocked>>,
+    /// Whether it hears answers.
+    pub silence: Silence,
     /// It is closed when what it is owed was sent.
     pub is_ending: bool,
     /// It is closed at once.
@@ -123,6 +126,7 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             blocked: None,
+            silence: Silence::Off,
             is_ending: false,
             is_killed: false,
         }

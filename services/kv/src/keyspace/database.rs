@@ -1,6 +1,7 @@
 //! [`Database`]: keys with what they have, and which of them expire.
 
 use crate::keyspace::change::Change;
+use crate::keyspace::shapes::Shapes;
 use crate::keyspace::text;
 use crate::keyspace::value::Value;
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub struct Database {
     /// Those that expire.
     volatile: IndexSet<Box<[u8]>>,
     bytes: usize,
+    /// Up to which sizes collections are small.
+    pub shapes: Shapes,
 }
 
 impl Database {
@@ -131,7 +134,7 @@ impl Database {
             }
             Change::Delete { key } => self.delete(key),
             Change::Expire { key, at } => self.expire(key, at),
-            Change::Flush => *self = Database::default(),
+            Change::Flush => *self = Database { shapes: self.shapes, ..Database::default() },
             Change::Write { key, offset, bytes } => {
                 self.alter(key, Some(|| Value::Text(Bytes::new())), |value| {
                     if let Value::Text(text) = value {
@@ -140,9 +143,10 @@ impl Database {
                 });
             }
             Change::SetField { key, field, value: text } => {
+                let small = self.shapes.hash();
                 self.alter(key, Some(|| Value::Hash(Box::default())), |value| {
                     if let Value::Hash(hash) = value {
-                        hash.set(field, text);
+                        hash.set(field, text, small);
                     }
                 });
             }
@@ -152,9 +156,10 @@ impl Database {
                 }
             }),
             Change::AddMember { key, member } => {
+                let small = self.shapes.set();
                 self.alter(key, Some(|| Value::Set(Box::default())), |value| {
                     if let Value::Set(set) = value {
-                        set.insert(member);
+                        set.insert(member, small);
                     }
                 });
             }
@@ -164,9 +169,10 @@ impl Database {
                 }
             }),
             Change::SetScore { key, member, score } => {
+                let small = self.shapes.sorted();
                 self.alter(key, Some(|| Value::Sorted(Box::default())), |value| {
                     if let Value::Sorted(sorted) = value {
-                        sorted.set(member, score);
+                        sorted.set(member, score, small);
                     }
                 });
             }

@@ -8,6 +8,7 @@ pub mod hash;
 pub mod list;
 pub mod ranked;
 pub mod set;
+pub mod shapes;
 pub mod sorted;
 pub mod space;
 pub mod text;

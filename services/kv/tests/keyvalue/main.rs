@@ -9,3 +9,4 @@ mod commands;
 mod crashes;
 mod disk;
 mod replay;
+mod suite;
