@@ -169,18 +169,24 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+fn refused(name: &str, why: &str) -> Fault {
+    Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
 fn set(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut said = HashSet::new();
+    for name in call.args.from(2).step_by(2).map(<[u8]>::to_ascii_lowercase) {
+        if said.contains(&name) {
+            return Err(refused(&String::from_utf8_lossy(&name), "duplicate parameter"));
+        }
+        said.insert(name);
+    }
     let mut settings = call.state.settings.clone();
     let mut shapes = call.state.keyspace.shapes();
-    let mut said = HashSet::new();
     for index in (2..call.args.len()).step_by(2) {
         let name = String::from_utf8_lossy(call.args.at(index)).to_ascii_lowercase();
         let value = call.args.at(index + 1);
-        let wrong =
-            |why: &str| Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
-        if !said.insert(name.clone()) {
-            return Err(wrong("duplicate parameter"));
-        }
+        let wrong = |why: &str| refused(&name, why);
         match name.as_str() {
             "appendfsync" => {
                 let durability = Durability::of(&String::from_utf8_lossy(value));

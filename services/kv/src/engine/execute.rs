@@ -113,7 +113,7 @@ pub fn execute(state: &mut State, client: usize, args: Args<'_>, reply: &mut Rep
     }
     let mut unheard = Reply::default();
     answer(state, client, args, &mut unheard);
-    silence::ends(state, client, unheard, reply);
+    silence::ends(state, client, args.at(0), unheard, reply);
 }
 
 fn answer(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {

@@ -28,9 +28,9 @@ pub fn begins(state: &mut State, client: usize) -> bool {
 
 /// Gives the client the answer to such a request if it is to hear it after all: it asked to hear answers again, or is told by it to which
 /// channels it listens.
-pub fn ends(state: &mut State, client: usize, mut unheard: Reply, reply: &mut Reply) {
+pub fn ends(state: &mut State, client: usize, command: &[u8], mut unheard: Reply, reply: &mut Reply) {
     let Some(session) = state.sessions.get_mut(client) else { return };
-    let is_heard = session.silence == Silence::Off || session.last_command.ends_with("subscribe");
+    let is_heard = session.silence == Silence::Off || command.to_ascii_lowercase().ends_with(b"subscribe");
     if session.silence == Silence::Now {
         session.silence = Silence::Off;
     }

@@ -8,7 +8,7 @@ fn settings_say_up_to_which_sizes_collections_are_small() {
     store.hears(&[
         (
             "config get hash-max-*-entries",
-            "*4 $24 hash-max-listpack-entries $3 512 $23 hash-max-ziplist-entries $3 512",
+            "*4 $25 hash-max-listpack-entries $3 512 $24 hash-max-ziplist-entries $3 512",
         ),
         ("config get set-max-intset-entries", "*2 $22 set-max-intset-entries $3 512"),
         ("hset h a 12345678", ":1"),
@@ -50,7 +50,7 @@ fn settings_that_are_refused_change_nothing() {
             "config set hash-max-listpack-entries 3 list-compress-depth -1",
             "-ERR CONFIG SET failed (possibly related to argument 'list-compress-depth') - argument must be between 0 and 2147483647 inclusive",
         ),
-        ("config get hash-max-listpack-entries", "*2 $24 hash-max-listpack-entries $3 512"),
+        ("config get hash-max-listpack-entries", "*2 $25 hash-max-listpack-entries $3 512"),
         (
             "config set timeout 1 timeout 2",
             "-ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter",
@@ -125,8 +125,8 @@ fn clients_are_told_as_redis_does() {
         ("select 9", "+OK"),
         (
             "client list id 1",
-            "$304 id=1 addr=10.77.0.1:4000 laddr=0.0.0.0:6379 fd=0 name= age=1000 idle=1000 flags=N db=9 sub=0 psub=0 ssub=0 multi=-1 \
-             qbuf=40 qbuf-free=0 argv-mem=13 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=13 events=r cmd=client|list \
+            "$256 id=1 addr=10.77.0.1:4000 laddr=0.0.0.0:6379 fd=0 name= age=1000 idle=1000 flags=N db=9 sub=0 psub=0 ssub=0 multi=-1 \
+             qbuf=41 qbuf-free=0 argv-mem=13 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=13 events=r cmd=client|list \
              user=default redir=-1 resp=2\\n",
         ),
     ]);
