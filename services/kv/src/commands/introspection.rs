@@ -82,10 +82,13 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether a name of a group is to be listed.
+type Filter<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
 fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let (args, table) = (call.args, all());
     let wanted = args.at(4);
-    let is_wanted: Box<dyn Fn(&str, &str) -> bool> = match args.len() {
+    let is_wanted: Box<Filter<'_>> = match args.len() {
         2 => Box::new(|_, _| true),
         _ if args.is(3, "PATTERN") => Box::new(|name, _| matches(wanted, name.as_bytes())),
         _ if args.is(3, "ACLCAT") => Box::new(|_, group| wanted.eq_ignore_ascii_case(group.as_bytes())),

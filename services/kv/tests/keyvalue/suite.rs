@@ -148,3 +148,15 @@ fn subcommands_are_listed() {
     assert!(store.line("command info zunionstore").contains("+movablekeys"));
     assert!(!store.line("command info lmove").contains("movablekeys"));
 }
+
+#[test]
+fn scores_are_answered_with_all_their_digits() {
+    Store::new(1).hears(&[
+        ("zadd z 0.1 a 1e17 b", ":2"),
+        ("zscore z a", "$19 0.10000000000000001"),
+        ("zmscore z b", "*1 $5 1e+17"),
+        ("incrbyfloat f 0.1", "$3 0.1"),
+        ("zintercard 0 z", "-ERR at least 1 input key is needed for 'zintercard' command"),
+        ("zintercard x z", "-ERR value is not an integer or out of range"),
+    ]);
+}
