@@ -15,7 +15,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
+.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,10 @@ packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat 
 	@tools/install-packages git gcc make bison flex python3 iproute2
 	cargo build --release --package qanat-packetdrill
 	tools/packetdrill $(SCRIPTS)
+
+redis-suite: build ## Redis' own test suite against `qanat kv`, into docs/measurements/redis-suite.md (UNITS="unit/type/set ..." for some)
+	@tools/install-packages redis-server redis-tools tcl iproute2 python3
+	$(SUDO) QANAT_BIN=$(CURDIR)/$(QANAT) $(if $(REDIS_SUITE),REDIS_SUITE=$(REDIS_SUITE)) tools/redis-suite $(UNITS)
 
 soak: build ## faults for SECONDS=3600, the simulator over many more seeds (SEEDS=10000), stores crashed STORE_SEEDS=1000000 times, cards made and removed (CYCLES=10000)
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) QANAT_SECONDS=$(or $(SECONDS),3600) QANAT_SEED=$(or $(SEED),$(shell date +%s)) \

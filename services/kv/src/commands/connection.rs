@@ -5,8 +5,10 @@ use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::session::Session;
+use crate::engine::silence::Silence;
 use crate::keyspace::space::DATABASES;
 use crate::resp::number::integer;
+use crate::resp::request::Args;
 
 commands! { "connection":
     "ping", -1, [FAST CHANNELS], NO_KEYS, "1.0.0", "Returns the server's liveliness response." => ping;
@@ -135,6 +137,7 @@ fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     crate::engine::observer::leave(call.state, client);
     let Some(session) = call.state.sessions.get_mut(client) else { return Ok(()) };
     session.transaction = None;
+    session.silence = Silence::Off;
     let watched = std::mem::take(&mut session.watched);
     (session.database, session.is_three, session.name) = (0, false, Box::default());
     watched.iter().for_each(|(place, _)| call.state.keyspace.watches.unwatch(place));
@@ -143,9 +146,17 @@ fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A line of `CLIENT LIST`.
-fn line(session: &Session, now_ms: i64) -> String {
+/// Bytes of a request as it came, if it came as an array.
+fn request_bytes(args: &Args<'_>) -> usize {
+    let header = |number: usize| 3 + number.to_string().len();
+    header(args.len()) + args.from(0).map(|argument| header(argument.len()) + argument.len() + 2).sum::<usize>()
+}
+
+/// A line of `CLIENT LIST`; `own`: the request, if it is that of this client. Buffers are those of all clients: none is told as one's own.
+fn line((slot, session): (usize, &Session), port: u16, now_ms: i64, own: Option<&Args<'_>>) -> String {
+    let (own_bytes, own_arguments) = own.map_or((0, 0), |args| (request_bytes(args), args.bytes()));
     let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
+    let queued_bytes = session.transaction.as_ref().map_or(0, |transaction| transaction.bytes);
     let mut flags = String::new();
     if session.is_monitor {
         flags.push('O');
@@ -163,7 +174,9 @@ fn line(session: &Session, now_ms: i64) -> String {
         flags.push('c');
     }
     format!(
-        "id={} addr={} name={} age={} idle={} flags={} db={} sub={} psub={} multi={} cmd={} user=default resp={}\n",
+        "id={} addr={} laddr=0.0.0.0:{port} fd={slot} name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={own_bytes} \
+         qbuf-free=0 argv-mem={own_arguments} multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem={} events=r cmd={} user=default \
+         redir=-1 resp={}\n",
         session.id,
         session.peer,
         String::from_utf8_lossy(&session.name),
@@ -174,6 +187,8 @@ fn line(session: &Session, now_ms: i64) -> String {
         session.channels.len(),
         session.patterns.len(),
         session.transaction.as_ref().map_or(-1, |transaction| transaction.queued.len() as i64),
+        queued_bytes,
+        queued_bytes + own_arguments,
         session.last_command,
         if session.is_three { 3 } else { 2 },
     )
@@ -205,13 +220,19 @@ fn client(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         "INFO" => {
             takes(2, 2)?;
-            let text = call.session().map(|session| line(session, now_ms)).unwrap_or_default();
+            let (slot, port) = (call.client, call.state.settings.port);
+            let session = call.state.sessions.get(slot);
+            let text = session.map(|session| line((slot, session), port, now_ms, Some(&call.args))).unwrap_or_default();
             call.reply.verbatim(&text);
         }
         "LIST" => list(call, now_ms)?,
         "KILL" => {
             takes(3, usize::MAX)?;
             kill(call)?;
+        }
+        "REPLY" => {
+            takes(3, 3)?;
+            reply(call)?;
         }
         "UNBLOCK" => {
             takes(3, 4)?;
@@ -227,11 +248,32 @@ fn client(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("KILL <ip:port>", "Kill connection made from <ip:port>."),
                 ("KILL <option> <value> [<option> <value> [...]]", "Kill connections: ADDR, ID, SKIPME, MAXAGE, TYPE."),
                 ("LIST [TYPE (NORMAL|PUBSUB)] [ID <id> ...]", "Return information about client connections."),
+                ("REPLY (ON|OFF|SKIP)", "Control the replies sent to the current connection."),
                 ("SETNAME <name>", "Assign the name <name> to the current connection."),
                 ("UNBLOCK <clientid> [TIMEOUT|ERROR]", "Unblock the specified blocked client."),
             ],
         ),
         _ => return Err(help::unknown(call, "CLIENT")),
+    }
+    Ok(())
+}
+
+/// Whether the client is to hear answers from now on; only if it is, this is answered.
+fn reply(call: &mut Call<'_>) -> Result<(), Fault> {
+    let is_on = call.args.is(2, "ON");
+    let wanted = match call.args.at(2).to_ascii_uppercase().as_slice() {
+        b"ON" => Silence::Off,
+        b"OFF" => Silence::On,
+        b"SKIP" => Silence::Next,
+        _ => return Err(Fault::Syntax),
+    };
+    if let Some(session) = call.session()
+        && !(wanted == Silence::Next && session.silence == Silence::On)
+    {
+        session.silence = wanted;
+    }
+    if is_on {
+        call.reply.ok();
     }
     Ok(())
 }
@@ -258,14 +300,16 @@ fn list(call: &mut Call<'_>, now_ms: i64) -> Result<(), Fault> {
         }
         _ => return Err(Fault::Syntax),
     };
-    for (_, session) in call.state.sessions.iter() {
+    let port = call.state.settings.port;
+    for (slot, session) in call.state.sessions.iter() {
         let is_wanted = if args.len() > 2 && args.is(2, "TYPE") {
             is_of(session, args.at(3))?
         } else {
             ids.is_empty() || ids.contains(&session.id)
         };
         if is_wanted {
-            text.push_str(&line(session, now_ms));
+            let own = (slot == call.client).then_some(&args);
+            text.push_str(&line((slot, session), port, now_ms, own));
         }
     }
     call.reply.verbatim(&text);

@@ -6,6 +6,7 @@ use crate::engine::execute;
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::scan::matches;
+use crate::engine::subcommands;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -17,7 +18,8 @@ fn tell(reply: &mut Reply, command: &Command) {
     reply.array(10);
     reply.bulk(command.name.as_bytes());
     reply.integer(i64::from(command.arity));
-    let flags: Vec<&str> = command.flags.names().collect();
+    let counted = command.keys.are_counted().then_some("movablekeys");
+    let flags: Vec<&str> = command.flags.names().chain(counted).collect();
     reply.set(flags.len());
     flags.into_iter().for_each(|flag| reply.simple(flag));
     command.keys.told().into_iter().for_each(|number| reply.integer(number));
@@ -80,18 +82,28 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether a name of a group is to be listed.
+type Filter<'a> = dyn Fn(&str, &str) -> bool + 'a;
+
 fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let (args, table) = (call.args, all());
     let wanted = args.at(4);
-    let is_wanted: Box<dyn Fn(&Command) -> bool> = match args.len() {
-        2 => Box::new(|_| true),
-        _ if args.is(3, "PATTERN") => Box::new(|command| matches(wanted, command.name.as_bytes())),
-        _ if args.is(3, "ACLCAT") => Box::new(|command| wanted.eq_ignore_ascii_case(command.group.as_bytes())),
+    let is_wanted: Box<Filter<'_>> = match args.len() {
+        2 => Box::new(|_, _| true),
+        _ if args.is(3, "PATTERN") => Box::new(|name, _| matches(wanted, name.as_bytes())),
+        _ if args.is(3, "ACLCAT") => Box::new(|_, group| wanted.eq_ignore_ascii_case(group.as_bytes())),
+        // There are no modules.
+        _ if args.is(3, "MODULE") => Box::new(|_, _| false),
         _ => return Err(Fault::Syntax),
     };
-    let found: Vec<_> = table.iter().filter(|command| is_wanted(command)).collect();
+    let mut found: Vec<&str> = Vec::new();
+    for command in table {
+        let (name, group) = (command.name, command.group);
+        let subs = subcommands::ALL.iter().copied().filter(|sub| sub.split('|').next() == Some(name));
+        found.extend([name].into_iter().chain(subs).filter(|name| is_wanted(name, group)));
+    }
     call.reply.array(found.len());
-    found.into_iter().for_each(|command| call.reply.bulk(command.name.as_bytes()));
+    found.into_iter().for_each(|name| call.reply.bulk(name.as_bytes()));
     Ok(())
 }
 

@@ -9,7 +9,8 @@ use crate::engine::help;
 use crate::engine::scan::matches;
 use crate::engine::settings::{Durability, Statistics};
 use crate::keyspace::space::DATABASES;
-use crate::resp::number::unsigned;
+use crate::resp::number::{integer, unsigned};
+use std::collections::HashSet;
 use std::fmt::Write;
 
 commands! { "server":
@@ -141,8 +142,8 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         let is_wanted =
             |name: &str| args.from(2).any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-        let settings = call.state.settings.list();
-        let found: Vec<_> = settings.iter().filter(|(name, _)| is_wanted(name)).collect();
+        let settings = call.state.settings.list().into_iter().chain(call.state.keyspace.shapes().list());
+        let found: Vec<_> = settings.filter(|(name, _)| is_wanted(name)).collect();
         call.reply.map(found.len());
         for (name, value) in found {
             call.reply.bulk(name.as_bytes());
@@ -158,6 +159,8 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         (call.state.keyspace.expired, call.state.pool.evicted) = (0, 0);
         call.state.observed.counts = Default::default();
         call.reply.ok();
+    } else if args.is(1, "REWRITE") && args.len() == 2 {
+        return Err(Fault::Said("ERR The server is running without a config file"));
     } else if args.is(1, "HELP") && args.len() == 2 {
         let lines = [
             ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
@@ -166,6 +169,7 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 "Set the configuration <directive> to <value>: appendfsync, timeout, those of memory and of what is noted.",
             ),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
+            ("REWRITE", "Refused: there is no configuration file."),
         ];
         help::answer(call, "CONFIG", &lines);
     } else {
@@ -174,13 +178,24 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+fn refused(name: &str, why: &str) -> Fault {
+    Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
 fn set(call: &mut Call<'_>) -> Result<(), Fault> {
+    let mut said = HashSet::new();
+    for name in call.args.from(2).step_by(2).map(<[u8]>::to_ascii_lowercase) {
+        if said.contains(&name) {
+            return Err(refused(&String::from_utf8_lossy(&name), "duplicate parameter"));
+        }
+        said.insert(name);
+    }
     let mut settings = call.state.settings.clone();
+    let mut shapes = call.state.keyspace.shapes();
     for index in (2..call.args.len()).step_by(2) {
         let name = String::from_utf8_lossy(call.args.at(index)).to_ascii_lowercase();
         let value = call.args.at(index + 1);
-        let wrong =
-            |why: &str| Fault::Told(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        let wrong = |why: &str| refused(&name, why);
         match name.as_str() {
             "appendfsync" => {
                 let durability = Durability::of(&String::from_utf8_lossy(value));
@@ -192,8 +207,14 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
                 settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
             }
             _ if settings.operating.set(&name, value).map_err(|why| wrong(&why.to_string()))? => {}
+            _ if shapes.set_by_name(&name, integer(value)).map_err(|why| wrong(&why))? => {}
+            "daemonize" => return Err(wrong("can't set immutable config")),
             known if settings.list().iter().any(|(name, _)| *name == known) => {
-                return Err(wrong("can't set immutable config"));
+                // What it is already may be said again, where Redis takes it.
+                let is_same = settings.list().iter().any(|(name, now)| *name == known && now.as_bytes() == value);
+                if !is_same || known == "databases" {
+                    return Err(wrong("can't set immutable config"));
+                }
             }
             _ => {
                 return Err(Fault::Told(format!(
@@ -204,6 +225,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     call.state.settings = settings;
     eviction::configure(call.state);
+    call.state.keyspace.set_shapes(shapes);
     call.reply.ok();
     Ok(())
 }

@@ -7,11 +7,14 @@ use crate::engine::call::Call;
 use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::engine::session::{Blocked, Wish};
+use crate::engine::silence::Silence;
 use crate::engine::state::State;
 use crate::keyspace::change::{Change, End};
 use crate::keyspace::value::Value;
+use crate::keyspace::watch::Place;
 use crate::resp::reply::Reply;
 use bytes::Bytes;
+use indexmap::IndexSet;
 
 commands! { "list":
     "blpop", -3, [WRITE BLOCKING], Keys::Range(1, -2, 1), "2.0.0", "Removes and returns the first element in a list. Blocks until an element is available otherwise."
@@ -200,17 +203,20 @@ fn answer_members(reply: &mut Reply, key: &[u8], members: &[(f64, Box<[u8]>)], w
 
 /// Serves those who wait for what was pushed, who waits longest first. Serving one may push for another.
 pub fn serve(state: &mut State) {
-    while let Some((database, key)) = state.keyspace.pushed.pop() {
-        let waits = |blocked: &Blocked| blocked.database == database && blocked.keys.contains(&key);
-        let waiting = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
-        let mut found: Vec<_> =
-            waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
-        found.sort_unstable();
-        // Those for whom there is nothing, or whose wish is of another kind, go on waiting.
-        for (_, slot) in found {
-            serve_one(state, slot, database, &key);
-        }
+    while !state.keyspace.pushed.is_empty() {
+        // Keys are served in the order of their first pushes; what is pushed meanwhile comes behind all of these.
+        let pushed: IndexSet<Place> = std::mem::take(&mut state.keyspace.pushed).into_iter().collect();
+        pushed.into_iter().for_each(|(database, key)| serve_key(state, database, &key));
     }
+}
+
+fn serve_key(state: &mut State, database: u8, key: &[u8]) {
+    let waits = |blocked: &Blocked| blocked.database == database && blocked.keys.iter().any(|it| &**it == key);
+    let waiting = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
+    let mut found: Vec<_> = waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
+    found.sort_unstable();
+    // Those for whom there is nothing, or whose wish is of another kind, go on waiting.
+    found.into_iter().for_each(|(_, slot)| serve_one(state, slot, database, key));
 }
 
 fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
@@ -238,8 +244,16 @@ fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
         Found::Other | Found::Nothing => return,
     }
     unblock(state, slot);
+    tell(state, slot, reply, true);
+}
+
+/// Sends a client that waited its answer, if it wants to hear it.
+fn tell(state: &mut State, slot: usize, mut reply: Reply, is_caused: bool) {
+    if state.sessions.get(slot).is_some_and(|session| session.silence == Silence::On) {
+        reply.take().for_each(drop);
+    }
     let pieces: Vec<Bytes> = reply.take().collect();
-    state.outbox.extend(pieces.into_iter().map(|bytes| (slot, bytes, true)));
+    state.outbox.extend(pieces.into_iter().map(|bytes| (slot, bytes, is_caused)));
 }
 
 fn is_list(state: &State, database: u8, key: &[u8]) -> bool {
@@ -264,8 +278,7 @@ pub fn give_up(state: &mut State, slot: usize, is_error: bool) {
         (false, Wish::Move { .. }) => reply.null(),
         (false, _) => reply.null_array(),
     }
-    let pieces: Vec<Bytes> = reply.take().collect();
-    state.outbox.extend(pieces.into_iter().map(|bytes| (slot, bytes, false)));
+    tell(state, slot, reply, false);
 }
 
 /// Clients that have waited long enough give up.

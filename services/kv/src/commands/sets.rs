@@ -132,16 +132,16 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn smove(call: &mut Call<'_>) -> Result<(), Fault> {
     let (from, to, member) = (call.args.at(1), call.args.at(2), call.args.at(3));
-    let is_in = match call.set(from)? {
-        None => false,
-        Some(set) => {
-            call.set(to)?;
-            set.contains(member)
-        }
+    let (is_in, is_there) = match call.set(from)? {
+        None => (false, false),
+        Some(set) => (set.contains(member), call.set(to)?.is_some_and(|set| set.contains(member))),
     };
     if is_in && from != to {
         call.change(Change::RemoveMember { key: from, member });
-        call.change(Change::AddMember { key: to, member });
+        // Who watches the target is not told of what does not change it.
+        if !is_there {
+            call.change(Change::AddMember { key: to, member });
+        }
     }
     call.reply.integer(i64::from(is_in));
     Ok(())

@@ -159,6 +159,9 @@ fn store(call: &mut Call<'_>, of: Of) -> Result<(), Fault> {
 }
 
 fn intercard(call: &mut Call<'_>) -> Result<(), Fault> {
+    if call.integer(1)? < 1 {
+        return Err(Fault::Said("ERR at least 1 input key is needed for 'zintercard' command"));
+    }
     let (end, limit) = counted_with_limit(call, 1)?;
     let wanted = Wanted { keys: 2..end, weights: vec![1.0; end - 2], aggregate: Aggregate::Sum, with_scores: false };
     let count = combined(call, Of::Intersection, &wanted)?.len();

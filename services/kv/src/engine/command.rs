@@ -75,6 +75,11 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// Whether they are known only by other arguments.
+    pub fn are_counted(self) -> bool {
+        matches!(self, Keys::Counted(_) | Keys::TargetAndCounted)
+    }
+
     /// The places of the keys.
     pub fn places(self, args: &Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let count = args.len();

@@ -6,7 +6,9 @@ use crate::engine::eviction;
 use crate::engine::fault::Fault;
 use crate::engine::observer;
 use crate::engine::session::Queued;
+use crate::engine::silence;
 use crate::engine::state::State;
+use crate::engine::subcommands;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -105,7 +107,13 @@ fn check_found(state: &mut State, client: usize, command: &Command, args: &Args<
         return Err(Fault::Arity(command.name.to_owned()));
     }
     let Some(session) = state.sessions.get_mut(client) else { return Ok(()) };
-    session.last_command = command.name;
+    session.last_command = match command.group {
+        // Only commands of these groups have subcommands.
+        "connection" | "generic" | "pubsub" | "server" => {
+            subcommands::find(command.name, args.at(1)).unwrap_or(command.name)
+        }
+        _ => command.name,
+    };
     if session.subscriptions() > 0 && !session.is_three && !command.flags.has(Flags::CHANNELS) {
         return Err(Fault::Told(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -127,8 +135,17 @@ fn check_found(state: &mut State, client: usize, command: &Command, args: &Args<
     Ok(())
 }
 
-/// Executes a request of a client, and answers it.
+/// Executes a request of a client, and answers it, unless the client does not want that.
 pub fn execute(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
+    if !silence::begins(state, client) {
+        return answer(state, client, args, reply);
+    }
+    let mut unheard = Reply::default();
+    answer(state, client, args, &mut unheard);
+    silence::ends(state, client, args.at(0), unheard, reply);
+}
+
+fn answer(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
     let is_in_transaction = state.sessions.get(client).is_some_and(|session| session.transaction.is_some());
     let outcome = match check(state, client, &args) {
         Ok((_, command)) if is_in_transaction && !command.flags.has(Flags::NO_MULTI) => {

@@ -16,4 +16,6 @@ pub mod sampler;
 pub mod scan;
 pub mod session;
 pub mod settings;
+pub mod silence;
 pub mod state;
+pub mod subcommands;

@@ -1,6 +1,7 @@
 //! [`Session`]: what is kept of a client, and [`Sessions`]: of all of them.
 
 use crate::engine::reading::Reading;
+use crate::engine::silence::Silence;
 use crate::keyspace::change::End;
 use crate::keyspace::watch::Place;
 use std::collections::BTreeSet;
@@ -107,6 +108,8 @@ pub struct Session {
     pub blocked: Option<Box<Blocked>>,
     /// It watches all commands.
     pub is_monitor: bool,
+    /// Whether it hears answers.
+    pub silence: Silence,
     /// It is closed when what it is owed was sent.
     pub is_ending: bool,
     /// It is closed at once.
@@ -131,6 +134,7 @@ impl Session {
             patterns: BTreeSet::new(),
             blocked: None,
             is_monitor: false,
+            silence: Silence::Off,
             is_ending: false,
             is_killed: false,
         }

@@ -2,6 +2,7 @@
 
 use crate::keyspace::change::Change;
 use crate::keyspace::memory;
+use crate::keyspace::shapes::Shapes;
 use crate::keyspace::stream::change::StreamChange;
 use crate::keyspace::text;
 use crate::keyspace::value::Value;
@@ -44,6 +45,8 @@ pub struct Database {
     pub(super) born: u32,
     /// A string that is replaced was used as often as before, not just now.
     pub(super) keeps_use: bool,
+    /// Up to which sizes collections are small.
+    pub shapes: Shapes,
 }
 
 impl Database {
@@ -177,7 +180,7 @@ impl Database {
             }
             Change::Delete { key } => self.delete(key),
             Change::Expire { key, at } => self.expire(key, at),
-            Change::Flush => *self = Database::default(),
+            Change::Flush => *self = Database { shapes: self.shapes, ..Database::default() },
             Change::Write { key, offset, bytes } => {
                 self.alter(key, Some(|| Value::Text(Bytes::new())), |value| {
                     if let Value::Text(text) = value {
@@ -186,9 +189,10 @@ impl Database {
                 });
             }
             Change::SetField { key, field, value: text } => {
+                let small = self.shapes.hash();
                 self.alter(key, Some(|| Value::Hash(Box::default())), |value| {
                     if let Value::Hash(hash) = value {
-                        hash.set(field, text);
+                        hash.set(field, text, small);
                     }
                 });
             }
@@ -198,9 +202,10 @@ impl Database {
                 }
             }),
             Change::AddMember { key, member } => {
+                let small = self.shapes.set();
                 self.alter(key, Some(|| Value::Set(Box::default())), |value| {
                     if let Value::Set(set) = value {
-                        set.insert(member);
+                        set.insert(member, small);
                     }
                 });
             }
@@ -210,9 +215,10 @@ impl Database {
                 }
             }),
             Change::SetScore { key, member, score } => {
+                let small = self.shapes.sorted();
                 self.alter(key, Some(|| Value::Sorted(Box::default())), |value| {
                     if let Value::Sorted(sorted) = value {
-                        sorted.set(member, score);
+                        sorted.set(member, score, small);
                     }
                 });
             }

@@ -1,12 +1,11 @@
 //! [`struct@Hash`]: fields with values.
 
+use crate::keyspace::shapes::Small;
 use bytes::Bytes;
 use indexmap::IndexMap;
 
 /// What a field costs in a record besides its bytes.
 const FIELD_BYTES: usize = 8;
-/// A hash that is no larger is a `listpack` to those who ask.
-const SMALL: (usize, usize) = (128, 64);
 
 /// A hash. Fields have places, by which it is scanned.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +51,10 @@ impl Hash {
         self.fields.iter().map(|(field, value)| (field.as_ref(), value))
     }
 
-    /// Sets a field.
-    pub fn set(&mut self, field: &[u8], value: &[u8]) {
+    /// Sets a field. A hash that is no longer `small` is large from then on.
+    pub fn set(&mut self, field: &[u8], value: &[u8], small: Small) {
         let of_new = value.len();
-        self.is_large |= field.len() > SMALL.1 || of_new > SMALL.1;
+        self.is_large |= field.len() > small.bytes || of_new > small.bytes;
         let value = Bytes::copy_from_slice(value);
         match self.fields.get_mut(field) {
             Some(old) => self.bytes = self.bytes + of_new - std::mem::replace(old, value).len(),
@@ -64,7 +63,7 @@ impl Hash {
                 self.bytes += FIELD_BYTES + field.len() + of_new;
             }
         }
-        self.is_large |= self.fields.len() > SMALL.0;
+        self.is_large |= self.fields.len() > small.entries;
     }
 
     /// Removes a field. The last one takes its place.

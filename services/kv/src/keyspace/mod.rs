@@ -12,6 +12,7 @@ pub mod memory;
 pub mod ranked;
 pub mod ready;
 pub mod set;
+pub mod shapes;
 pub mod sorted;
 pub mod space;
 pub mod stream;

@@ -5,8 +5,6 @@ use indexmap::IndexSet;
 
 /// What a member costs in a record besides its bytes.
 const MEMBER_BYTES: usize = 6;
-/// A set of so many integers is an `intset` to those who ask.
-const SMALL: usize = 512;
 
 /// A set. Members have places, by which it is scanned, and one is chosen by chance.
 #[derive(Clone, Debug, Default)]
@@ -52,12 +50,12 @@ impl Set {
         self.members.iter().map(AsRef::as_ref)
     }
 
-    /// Adds one.
-    pub fn insert(&mut self, member: &[u8]) {
+    /// Adds one. A set of more than so many integers is large from then on.
+    pub fn insert(&mut self, member: &[u8], small: usize) {
         if !self.members.contains(member) {
             self.members.insert(member.into());
             self.bytes += MEMBER_BYTES + member.len();
-            self.is_large |= self.members.len() > SMALL || integer(member).is_none();
+            self.is_large |= self.members.len() > small || integer(member).is_none();
         }
     }
 

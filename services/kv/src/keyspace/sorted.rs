@@ -1,12 +1,11 @@
 //! [`Sorted`]: members with scores, and their order.
 
 use crate::keyspace::ranked::Ranked;
+use crate::keyspace::shapes::Small;
 use indexmap::IndexMap;
 
 /// What a member costs in a record besides its bytes.
 const MEMBER_BYTES: usize = 14;
-/// A sorted set that is no larger is a `listpack` to those who ask.
-const SMALL: (usize, usize) = (128, 64);
 
 /// A sorted set. Members have places, by which it is scanned, besides their ranks.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +62,8 @@ impl Sorted {
         self.score(member).map(|score| self.order.rank(score, member))
     }
 
-    /// Gives a member a score.
-    pub fn set(&mut self, member: &[u8], score: f64) {
+    /// Gives a member a score. A sorted set that is no longer `small` is large from then on.
+    pub fn set(&mut self, member: &[u8], score: f64, small: Small) {
         match self.scores.get_mut(member) {
             Some(old) => self.order.remove(std::mem::replace(old, score), member),
             None => {
@@ -73,7 +72,7 @@ impl Sorted {
             }
         }
         self.order.insert(score, member);
-        self.is_large |= self.scores.len() > SMALL.0 || member.len() > SMALL.1;
+        self.is_large |= self.scores.len() > small.entries || member.len() > small.bytes;
     }
 
     /// Removes a member. The last one takes its place.

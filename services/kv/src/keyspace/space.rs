@@ -5,6 +5,7 @@ use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
 use crate::keyspace::libraries::Libraries;
 use crate::keyspace::ready;
+use crate::keyspace::shapes::Shapes;
 use crate::keyspace::usage::Usage;
 use crate::keyspace::value::Value;
 use crate::keyspace::watch::{Place, Watches};
@@ -56,6 +57,16 @@ impl Keyspace {
     pub fn database(&self, number: u8) -> &Database {
         let [first, ..] = &self.databases;
         self.databases.get(usize::from(number)).unwrap_or(first)
+    }
+
+    /// Up to which sizes collections are small to those who ask.
+    pub fn shapes(&self) -> Shapes {
+        self.database(0).shapes
+    }
+
+    /// The same, from now on.
+    pub fn set_shapes(&mut self, shapes: Shapes) {
+        self.databases.iter_mut().for_each(|database| database.shapes = shapes);
     }
 
     /// A key's entry; `None` if there is none, or it has expired.

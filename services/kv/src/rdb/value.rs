@@ -10,6 +10,7 @@ use crate::keyspace::change::End;
 use crate::keyspace::hash::Hash;
 use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
+use crate::keyspace::shapes::Shapes;
 use crate::keyspace::sorted::Sorted;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::keyspace::value::Value;
@@ -74,7 +75,7 @@ impl Maker {
         if set.contains(member) {
             return Err(Wrong::Duplicate);
         }
-        set.insert(member);
+        set.insert(member, Shapes::default().set());
         Ok(())
     }
 
@@ -84,7 +85,7 @@ impl Maker {
         if hash.get(field).is_some() {
             return Err(Wrong::Duplicate);
         }
-        hash.set(field, value);
+        hash.set(field, value, Shapes::default().hash());
         Ok(())
     }
 
@@ -97,7 +98,7 @@ impl Maker {
         if sorted.score(member).is_some() {
             return Err(Wrong::Duplicate);
         }
-        sorted.set(member, score);
+        sorted.set(member, score, Shapes::default().sorted());
         Ok(())
     }
 

@@ -28,13 +28,33 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 
 /// A number with a fraction, or an infinity; never NaN.
 pub fn double(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 256)?;
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 512)?;
     let number: f64 = text.parse().ok()?;
     // Rust takes these words in any case, as C does; NaN is none that Redis takes.
     (!number.is_nan()).then_some(number)
 }
 
-/// As Redis writes a double.
+/// As Redis answers a double: 17 digits, as C's `%.17g` has them.
+pub fn write_answer(number: f64, target: &mut Vec<u8>) {
+    const DIGITS: i32 = 17;
+    if !number.is_finite() || number == 0.0 {
+        return write_double(number, target);
+    }
+    let text = format!("{number:.16e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let power: i32 = exponent.parse().unwrap_or(0);
+    let trimmed = |digits: &str| match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => digits.to_owned(),
+    };
+    let text = match (-4..DIGITS).contains(&power) {
+        true => trimmed(&format!("{number:.*}", (DIGITS - 1 - power).max(0) as usize)),
+        false => format!("{}e{}{:0>2}", trimmed(digits), if power < 0 { '-' } else { '+' }, power.unsigned_abs()),
+    };
+    target.extend_from_slice(text.as_bytes());
+}
+
+/// As Redis keeps a double that it made: as short as it can be.
 pub fn write_double(number: f64, target: &mut Vec<u8>) {
     use std::io::Write;
     // Writing to a vector does not fail.
@@ -88,6 +108,25 @@ mod tests {
         assert_eq!(unsigned(b"18446744073709551616"), None);
         assert_eq!(double(b"nan"), None);
         assert_eq!(double(b"-inf"), Some(f64::NEG_INFINITY));
+    }
+
+    #[test]
+    fn doubles_are_answered_as_redis_does() {
+        for (number, text) in [
+            (0.1, "0.10000000000000001"),
+            (1e-5, "1.0000000000000001e-05"),
+            (1e16, "10000000000000000"),
+            (-1e17, "-1e+17"),
+            (3.0, "3"),
+            (123456789.125, "123456789.125"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::NEG_INFINITY, "-inf"),
+            (-0.0, "-0"),
+        ] {
+            let mut answer = Vec::new();
+            write_answer(number, &mut answer);
+            assert_eq!(String::from_utf8(answer).unwrap(), text);
+        }
     }
 
     #[test]

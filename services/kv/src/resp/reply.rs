@@ -1,6 +1,6 @@
 //! [`Reply`]: replies, in version 2 or 3 of the protocol. Short ones are collected; a long value is lent.
 
-use crate::resp::number::write_double;
+use crate::resp::number::write_answer;
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Values from here on are lent and not copied: a piece of its own costs as much as copying so many bytes.
@@ -170,7 +170,7 @@ impl Reply {
     /// A double.
     pub fn double(&mut self, number: f64) {
         let mut text = Vec::with_capacity(24);
-        write_double(number, &mut text);
+        write_answer(number, &mut text);
         match self.is_three {
             true => self.line(b',', &text),
             false => self.bulk(&text),

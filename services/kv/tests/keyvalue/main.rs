@@ -13,3 +13,4 @@ mod operators;
 mod replay;
 mod scripts;
 mod streams;
+mod suite;

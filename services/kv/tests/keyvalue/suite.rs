@@ -1,0 +1,162 @@
+//! What Redis' own test suite found (`make redis-suite`).
+
+use crate::client::Store;
+
+#[test]
+fn settings_say_up_to_which_sizes_collections_are_small() {
+    let mut store = Store::new(1);
+    store.hears(&[
+        (
+            "config get hash-max-*-entries",
+            "*4 $25 hash-max-listpack-entries $3 512 $24 hash-max-ziplist-entries $3 512",
+        ),
+        ("config get set-max-intset-entries", "*2 $22 set-max-intset-entries $3 512"),
+        ("hset h a 12345678", ":1"),
+        ("object encoding h", "$8 listpack"),
+        ("config set hash-max-ziplist-value 7 zset-max-listpack-entries 1 set-max-intset-entries 2", "+OK"),
+        ("config get hash-max-listpack-value", "*2 $23 hash-max-listpack-value $1 7"),
+        ("object encoding h", "$8 listpack"),
+        ("hset h b 1", ":1"),
+        ("object encoding h", "$8 listpack"),
+        ("hset h b 12345678", ":0"),
+        ("object encoding h", "$9 hashtable"),
+        ("sadd s 1 2", ":2"),
+        ("object encoding s", "$6 intset"),
+        ("sadd s 3", ":1"),
+        ("object encoding s", "$9 hashtable"),
+        ("zadd z 1 a", ":1"),
+        ("object encoding z", "$8 listpack"),
+        ("zadd z 1 b", ":1"),
+        ("object encoding z", "$8 skiplist"),
+        ("flushdb", "+OK"),
+        ("hset h a 12345678", ":1"),
+        ("object encoding h", "$9 hashtable"),
+        ("config set list-max-listpack-size -1 list-compress-depth 2", "+OK"),
+        (
+            "config get list-*",
+            "*6 $22 list-max-listpack-size $2 -1 $21 list-max-ziplist-size $2 -1 $19 list-compress-depth $1 2",
+        ),
+    ]);
+}
+
+#[test]
+fn settings_that_are_refused_change_nothing() {
+    Store::new(1).hears(&[
+        (
+            "config set hash-max-listpack-entries x",
+            "-ERR CONFIG SET failed (possibly related to argument 'hash-max-listpack-entries') - argument couldn't be parsed into an integer",
+        ),
+        (
+            "config set hash-max-listpack-entries 3 list-compress-depth -1",
+            "-ERR CONFIG SET failed (possibly related to argument 'list-compress-depth') - argument must be between 0 and 2147483647 inclusive",
+        ),
+        ("config get hash-max-listpack-entries", "*2 $25 hash-max-listpack-entries $3 512"),
+        (
+            "config set timeout 1 timeout 2",
+            "-ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter",
+        ),
+        ("config get timeout", "*2 $7 timeout $1 0"),
+        ("config set appendonly yes save ''", "+OK"),
+        (
+            "config set appendonly no",
+            "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - can't set immutable config",
+        ),
+        (
+            "config set databases 16",
+            "-ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config",
+        ),
+        ("config rewrite", "-ERR The server is running without a config file"),
+    ]);
+}
+
+#[test]
+fn a_move_that_adds_nothing_does_not_change_the_target() {
+    let mut store = Store::new(2);
+    store.hears(&[("sadd from a b", ":2"), ("sadd to a", ":1"), ("watch to", "+OK"), ("multi", "+OK")]);
+    store.hears(&[("sadd to c", "+QUEUED")]);
+    assert_eq!(store.say(1, b"smove from to a\r\n"), ":1");
+    store.hears(&[("exec", "*1 :1"), ("scard to", ":2"), ("scard from", ":1")]);
+}
+
+#[test]
+fn who_waits_for_several_keys_is_served_in_the_order_of_the_pushes() {
+    let mut store = Store::new(3);
+    assert_eq!(store.say(1, b"blmpop 0 2 one other left\r\n"), "");
+    assert_eq!(store.say(2, b"blmpop 0 2 one other left count 10\r\n"), "");
+    store.hears(&[("multi", "+OK"), ("lpush one a", "+QUEUED"), ("lpush other b c", "+QUEUED"), ("exec", "*2 :1 :2")]);
+    let heard =
+        [(1, "*2 $3 one *1 $1 a "), (2, "*2 $5 other *2 $1 c $1 b ")].map(|(slot, text)| (slot, text.to_owned()));
+    assert_eq!(store.others(), heard);
+}
+
+#[test]
+fn a_client_hears_no_answers_if_it_says_so() {
+    let mut store = Store::new(2);
+    store.hears(&[
+        ("client reply off", ""),
+        ("set k v", ""),
+        ("client reply skip", ""),
+        ("get k", ""),
+        ("nonsense", ""),
+        ("client reply on", "+OK"),
+        ("get k", "$1 v"),
+        ("client reply skip", ""),
+        ("get k", ""),
+        ("get k", "$1 v"),
+        ("client reply skip", ""),
+        ("client reply on", "+OK"),
+        ("client reply off", ""),
+        ("subscribe channel", "*3 $9 subscribe $7 channel :1"),
+        ("reset", "+RESET"),
+        ("get k", "$1 v"),
+        ("client reply sometimes", "-ERR syntax error"),
+        ("client reply off", ""),
+        ("blpop list 0", ""),
+    ]);
+    assert_eq!(store.say(1, b"rpush list a\r\n"), ":1");
+    assert_eq!(store.others(), []);
+    store.hears(&[("client reply on", "+OK"), ("exists list", ":0")]);
+}
+
+#[test]
+fn clients_are_told_as_redis_does() {
+    let mut store = Store::new(2);
+    store.hears(&[
+        ("select 9", "+OK"),
+        (
+            "client list id 1",
+            "$256 id=1 addr=10.77.0.1:4000 laddr=0.0.0.0:6379 fd=0 name= age=1000 idle=1000 flags=N db=9 sub=0 psub=0 ssub=0 multi=-1 \
+             qbuf=41 qbuf-free=0 argv-mem=13 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=13 events=r cmd=client|list \
+             user=default redir=-1 resp=2\\n",
+        ),
+    ]);
+    let other = store.say(1, b"client list id 1\r\n");
+    assert!(other.contains("qbuf=0") && other.contains("argv-mem=0") && other.contains("cmd=client|list"), "{other}");
+}
+
+#[test]
+fn subcommands_are_listed() {
+    let mut store = Store::new(1);
+    store.hears(&[
+        ("command list filterby pattern config|*re*", "*2 $16 config|resetstat $14 config|rewrite"),
+        ("command list filterby pattern set", "*1 $3 set"),
+        ("command list filterby module nonsense", "*0"),
+        ("command list filterby nonsense nonsense", "-ERR syntax error"),
+        ("command info config|get|key", "*1 *-1"),
+    ]);
+    assert!(store.line("command list").contains("$11 client|list"));
+    assert!(store.line("command info zunionstore").contains("+movablekeys"));
+    assert!(!store.line("command info lmove").contains("movablekeys"));
+}
+
+#[test]
+fn scores_are_answered_with_all_their_digits() {
+    Store::new(1).hears(&[
+        ("zadd z 0.1 a 1e17 b", ":2"),
+        ("zscore z a", "$19 0.10000000000000001"),
+        ("zmscore z b", "*1 $5 1e+17"),
+        ("incrbyfloat f 0.1", "$3 0.1"),
+        ("zintercard 0 z", "-ERR at least 1 input key is needed for 'zintercard' command"),
+        ("zintercard x z", "-ERR value is not an integer or out of range"),
+    ]);
+}
