@@ -57,7 +57,7 @@ pub const TABLES: [Entry; 16] = [
         name: "kv",
         about: "a durable store: Redis, qanat kv, on the same link and file system (root)",
         run: kv::run,
-        chart: kv::chart,
+        chart: programs::chart,
         missing: None,
     },
     Entry {

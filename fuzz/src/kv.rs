@@ -3,6 +3,7 @@
 
 use qanat_kv::commands::serving;
 use qanat_kv::engine::execute::execute;
+use qanat_kv::engine::operating::Operating;
 use qanat_kv::engine::settings::{Durability, Settings};
 use qanat_kv::engine::state::State;
 use qanat_kv::keyspace::space::Keyspace;
@@ -14,7 +15,13 @@ use std::net::SocketAddr;
 const BULK_BYTES_MAX: usize = 1 << 16;
 
 fn store() -> State {
-    let settings = Settings { durability: Durability::Always, clients_max: 4, port: 6379, timeout_s: 0 };
+    let settings = Settings {
+        durability: Durability::Always,
+        clients_max: 4,
+        port: 6379,
+        timeout_s: 0,
+        operating: Operating::default(),
+    };
     table();
     let mut state = State::new(settings, 1);
     state.keyspace.now_ms = 1_000_000;

@@ -4,18 +4,16 @@
 mod servers;
 
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
-use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::scratch::Scratch;
 use crate::harness::statistics::Summary;
-use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
 use crate::programs::clients::{KernelClient, Protocol};
+use crate::programs::load::Load;
 use crate::programs::measured::{CLIENT_CPU, Measured, SERVER_CPU};
-use crate::programs::ours;
 use servers::{Asked, Peer, Promise, Server, versions};
 use std::time::Duration;
 
@@ -23,15 +21,6 @@ const MTU: u32 = 1_500;
 const VALUE_BYTES: usize = 1_024;
 /// How long a load runs before it is counted.
 const WARM_UP: Duration = Duration::from_secs(1);
-
-/// What loads a store.
-#[derive(Clone, Copy, Debug)]
-enum Load {
-    /// What `qanat load` is given, `{}` being the server's address.
-    Ours(&'static str),
-    /// A client on the kernel's sockets.
-    Kernel(KernelClient),
-}
 
 /// One way of loading.
 #[derive(Clone, Copy, Debug)]
@@ -175,14 +164,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
 /// A program isn't installed.
 fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
     let mut environment = Environment::here();
-    for case in cases {
-        if let Load::Kernel(client) = case.load
-            && let Some((path, package)) = client.needs()
-            && !std::path::Path::new(path).exists()
-        {
-            return Err(HarnessError::Missing(format!("{path} is not installed: apt-get install {package}")));
-        }
-    }
+    cases.iter().try_for_each(|case| case.load.look())?;
     environment.peers = versions()?;
     environment.link = format!(
         "Redis: veth, MTU {MTU}, on the kernel's sockets; qanat kv: with clients on the kernel's sockets a TAP device at their end, as \
@@ -204,11 +186,7 @@ fn measure(
     let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
     let asked = if matches!(case.load, Load::Ours(_)) { Asked::ByOurs } else { Asked::ByKernel };
     let server = Server::start((peer, case.promise, asked), &options.program, topology, scratch, SERVER_CPU)?;
-    let (address, times) = (server.address, (WARM_UP, duration));
-    let measured = match case.load {
-        Load::Ours(words) => ours::load(&options.program, topology, words, (address, server.id()), times),
-        Load::Kernel(client) => client.measure(topology, address, CLIENT_CPU, times),
-    };
+    let measured = case.load.measure(&options.program, topology, (server.address, server.id()), (WARM_UP, duration));
     measured.map_err(|error| server.explain(error))
 }
 
@@ -276,15 +254,6 @@ fn remarks() -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec()
-}
-
-/// Rates, then latencies.
-pub fn chart(table: &Table) -> Chart {
-    let quantities = [
-        Quantity { title: "Requests a second", column: "requests_per_s", cases: "" },
-        Quantity { title: "99th percentile of the answer time, µs", column: "p99_us", cases: "" },
-    ];
-    bars::chart(table, &quantities)
 }
 
 #[cfg(test)]

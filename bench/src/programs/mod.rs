@@ -2,8 +2,8 @@
 //! same client (Arrakis' evaluation, §4: memcached, haproxy; and what users run most).
 
 pub(crate) mod clients;
+pub(crate) mod load;
 pub(crate) mod measured;
-pub(crate) mod ours;
 pub mod profile;
 mod servers;
 
@@ -17,6 +17,7 @@ use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
 use clients::{KernelClient, Protocol};
+use load::Load;
 use measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use servers::{Backend, Files, Program, Server, Sockets};
 use std::time::Duration;
@@ -33,15 +34,6 @@ struct Case {
     /// How much better than the kernel it has to be; see [`Bar`].
     bar: Option<Bar>,
     is_quick: bool,
-}
-
-/// What loads it.
-#[derive(Clone, Copy, Debug)]
-enum Load {
-    /// What `qanat load` is given, `{}` being the server's address.
-    Ours(&'static str),
-    /// A client on the kernel's sockets.
-    Kernel(KernelClient),
 }
 
 /// What a case is judged by.
@@ -165,7 +157,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     for case in cases {
         let peers = case.peers();
         let run =
-            |sockets: &Sockets| load(options, &topology, &files, (case, *sockets), duration, |load| load()).flatten();
+            |sockets: &Sockets| loaded(options, &topology, &files, (case, *sockets), duration, |load| load()).flatten();
         let runs = turns.play(case.name, &peers, |sockets| sockets.name(), run)?;
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
@@ -199,12 +191,7 @@ fn wanted(options: &BenchOptions, is_fit: impl Fn(&Case) -> bool) -> Result<Vec<
 fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
     let mut environment = Environment::here();
     for case in cases {
-        if let Load::Kernel(client) = case.load
-            && let Some((path, package)) = client.needs()
-            && !std::path::Path::new(path).exists()
-        {
-            return Err(HarnessError::Missing(format!("{path} is not installed: apt-get install {package}")));
-        }
+        case.load.look()?;
         let version = case.program.version()?;
         if !environment.peers.contains(&version) {
             environment.peers.push(version);
@@ -221,7 +208,7 @@ fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
 }
 
 /// One run: start the server, load it, end it. `around` is given what loads it, and runs it.
-fn load<T>(
+fn loaded<T>(
     options: &BenchOptions,
     topology: &Topology,
     files: &Files,
@@ -233,10 +220,7 @@ fn load<T>(
     let mut server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
     let (address, process) = (server.address, server.id());
     Ok(around(&mut || {
-        let measured = match case.load {
-            Load::Ours(words) => ours::load(&options.program, topology, words, (address, process), (WARM_UP, duration)),
-            Load::Kernel(client) => client.measure(topology, address, CLIENT_CPU, (WARM_UP, duration)),
-        };
+        let measured = case.load.measure(&options.program, topology, (address, process), (WARM_UP, duration));
         measured.map_err(|error| server.explain(error))
     }))
 }

@@ -6,7 +6,7 @@
 
 use super::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use super::servers::{Files, Sockets};
-use super::{Case, MTU, WARM_UP, load};
+use super::{Case, MTU, WARM_UP, loaded};
 use crate::harness::HarnessError;
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars;
@@ -120,7 +120,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let (mut rows, mut turns) = (Vec::new(), Turns::new((SERVER_CPU, CLIENT_CPU), options.repetitions(), progress));
     for case in cases {
         let run = |sockets: &Sockets| {
-            let (measured, samples) = load(options, &topology, &files, (case, *sockets), duration, |load| {
+            let (measured, samples) = loaded(options, &topology, &files, (case, *sockets), duration, |load| {
                 sampling::during(WARM_UP + duration, &[topology.server(), topology.client()], load)
             })?;
             Profile::new(&samples?, &measured?, case.program.threads())

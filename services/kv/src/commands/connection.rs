@@ -5,7 +5,7 @@ use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::session::Session;
-use crate::engine::silence::Silence;
+use crate::engine::session::Silence;
 use crate::keyspace::space::DATABASES;
 use crate::resp::number::integer;
 use crate::resp::request::Args;

@@ -207,7 +207,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
                 settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
             }
             _ if settings.operating.set(&name, value).map_err(|why| wrong(&why.to_string()))? => {}
-            _ if shapes.set_by_name(&name, integer(value)).map_err(|why| wrong(&why))? => {}
+            _ if shapes.set_by_name(&name, integer(value)).map_err(|why| wrong(&why.to_string()))? => {}
             "daemonize" => return Err(wrong("can't set immutable config")),
             known if settings.list().iter().any(|(name, _)| *name == known) => {
                 // What it is already may be said again, where Redis takes it.

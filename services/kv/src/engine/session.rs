@@ -1,7 +1,6 @@
 //! [`Session`]: what is kept of a client, and [`Sessions`]: of all of them.
 
 use crate::engine::reading::Reading;
-use crate::engine::silence::Silence;
 use crate::keyspace::change::End;
 use crate::keyspace::watch::Place;
 use std::collections::BTreeSet;
@@ -60,6 +59,20 @@ pub enum Wish {
     },
     /// Entries of streams (XREAD, XREADGROUP).
     Read(Reading),
+}
+
+/// Which answers a client does not hear (`CLIENT REPLY`). Messages of channels are heard always.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Silence {
+    /// It hears them.
+    #[default]
+    Off,
+    /// It does not hear the next one.
+    Next,
+    /// This is the one that it does not hear.
+    Now,
+    /// It hears none.
+    On,
 }
 
 /// A client that waits for a key.

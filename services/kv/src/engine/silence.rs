@@ -1,21 +1,8 @@
-//! [`Silence`]: whether a client hears the answers to its requests (`CLIENT REPLY`).
+//! Whether a client hears the answers to its requests (`CLIENT REPLY`).
 
+use crate::engine::session::Silence;
 use crate::engine::state::State;
 use crate::resp::reply::Reply;
-
-/// See the module. Messages of channels are heard always.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Silence {
-    /// It hears them.
-    #[default]
-    Off,
-    /// It does not hear the next one.
-    Next,
-    /// This is the one that it does not hear.
-    Now,
-    /// It hears none.
-    On,
-}
 
 /// Whether the request that comes now is one whose answer the client does not hear.
 pub fn begins(state: &mut State, client: usize) -> bool {

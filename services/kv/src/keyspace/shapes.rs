@@ -26,6 +26,22 @@ pub struct Small {
     pub bytes: usize,
 }
 
+/// Why a setting can't have a value, as Redis words it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ShapeError {
+    /// It is no number.
+    #[error("argument couldn't be parsed into an integer")]
+    NotInteger,
+    /// It is too small or too large.
+    #[error("argument must be between {least} and {most} inclusive")]
+    Range {
+        /// The least one that it can have.
+        least: i64,
+        /// The greatest one.
+        most: i64,
+    },
+}
+
 /// See the module. A collection that was large once stays so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shapes([i64; SETTINGS.len()]);
@@ -68,16 +84,16 @@ impl Shapes {
     /// Sets one; whether there is one of that name.
     ///
     /// # Errors
-    /// What is wrong with the value, as Redis words it.
-    pub fn set_by_name(&mut self, name: &str, value: Option<i64>) -> Result<bool, String> {
+    /// What is wrong with the value.
+    pub fn set_by_name(&mut self, name: &str, value: Option<i64>) -> Result<bool, ShapeError> {
         let mut settings = SETTINGS.into_iter().zip(&mut self.0);
         let Some(((.., range), place)) = settings.find(|((one, other, ..), _)| *one == name || *other == Some(name))
         else {
             return Ok(false);
         };
-        let value = value.ok_or("argument couldn't be parsed into an integer")?;
+        let value = value.ok_or(ShapeError::NotInteger)?;
         if !range.contains(&value) {
-            return Err(format!("argument must be between {} and {} inclusive", range.start(), range.end()));
+            return Err(ShapeError::Range { least: *range.start(), most: *range.end() });
         }
         *place = value;
         Ok(true)
