@@ -1,4 +1,4 @@
-//! [`write`]: all keys as a dump.
+//! [`write()`]: all keys as a dump.
 
 use super::encode;
 use super::kind::{VERSION_WRITTEN, opcode};
