@@ -18,8 +18,9 @@ const LENGTH: usize = qanat_launch::memory_limits::FILE_LENGTH as usize;
 /// Taken from the reservation at a time, at least.
 const STEP: usize = 1 << 20;
 
-/// Where it is, if nothing else is there: far from where the kernel puts programs, libraries and stacks.
-const PREFERRED: usize = 0x2000_0000_0000;
+/// Where it is, if nothing else is there: far from where the kernel puts programs, libraries and stacks, and above the first 64 TiB, all over
+/// which V8 puts its pages by chance. A program that joins has to have it at the same place.
+const PREFERRED: usize = 0x4800_0000_0000;
 /// Where the device's memory is.
 pub(crate) const BEHIND: usize = PREFERRED + (64 << 30);
 
