@@ -72,23 +72,35 @@ fn of_listpack<'a>(rest: &mut Cursor<'a>) -> Option<Option<Element<'a>>> {
     Some(Some(element))
 }
 
+/// Gives elements up to their end, of which there are as many as `count` says; the greatest number says that there are more. `next`: the
+/// next one; `Some(None)`: the end. `what`: what it all is, for errors.
+pub fn elements<'a>(
+    mut rest: Cursor<'a>,
+    count: u16,
+    next: fn(&mut Cursor<'a>) -> Option<Option<Element<'a>>>,
+    what: &'static str,
+    give: Give<'_>,
+) -> Result<(), Wrong> {
+    let mut seen = 0_u64;
+    while let Some(element) = next(&mut rest).ok_or(Wrong::Packed(what))? {
+        element.give(give)?;
+        seen += 1;
+    }
+    let is_counted = u64::from(count) == seen || count == u16::MAX;
+    if is_counted && rest.rest().is_empty() { Ok(()) } else { Err(Wrong::Packed(what)) }
+}
+
 /// Gives the elements of a listpack.
 pub fn listpack(bytes: &[u8], give: Give<'_>) -> Result<(), Wrong> {
-    let wrong = || Wrong::Packed("listpack");
+    const WHAT: &str = "listpack";
+    let wrong = || Wrong::Packed(WHAT);
     let mut rest = Cursor::new(bytes);
     let total = rest.array().map(u32::from_le_bytes).ok_or_else(wrong)?;
     let count = rest.array().map(u16::from_le_bytes).ok_or_else(wrong)?;
     if total as usize != bytes.len() {
         return Err(wrong());
     }
-    let mut seen = 0_u64;
-    while let Some(element) = of_listpack(&mut rest).ok_or_else(wrong)? {
-        element.give(give)?;
-        seen += 1;
-    }
-    // One that has more says the greatest number.
-    let is_counted = u64::from(count) == seen || count == u16::MAX;
-    if is_counted && rest.rest().is_empty() { Ok(()) } else { Err(wrong()) }
+    elements(rest, count, of_listpack, WHAT, give)
 }
 
 /// Gives the members of a set of integers.

@@ -58,6 +58,7 @@ fn pairs(
 struct Maker {
     budget: Budget,
     value: Value,
+    shapes: Shapes,
 }
 
 impl Maker {
@@ -75,7 +76,7 @@ impl Maker {
         if set.contains(member) {
             return Err(Wrong::Duplicate);
         }
-        set.insert(member, Shapes::default().set());
+        set.insert(member, self.shapes.set());
         Ok(())
     }
 
@@ -85,7 +86,7 @@ impl Maker {
         if hash.get(field).is_some() {
             return Err(Wrong::Duplicate);
         }
-        hash.set(field, value, Shapes::default().hash());
+        hash.set(field, value, self.shapes.hash());
         Ok(())
     }
 
@@ -98,7 +99,7 @@ impl Maker {
         if sorted.score(member).is_some() {
             return Err(Wrong::Duplicate);
         }
-        sorted.set(member, score, Shapes::default().sorted());
+        sorted.set(member, score, self.shapes.sorted());
         Ok(())
     }
 
@@ -141,7 +142,7 @@ pub fn read<R: Read>(source: &mut Source<R>, number: u8, budget: Budget) -> Resu
         return Err(source.wrong(Wrong::Unsupported { kind, number }));
     }
     let value = empty_of(number).ok_or_else(|| source.wrong(Wrong::Type(number)))?;
-    let mut maker = Maker { budget, value };
+    let mut maker = Maker { budget, value, shapes: Shapes::default() };
     match number {
         kind::STRING => {
             let text = source.string(TEXT_BYTES_MAX)?;

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::error::Wrong;
-use super::packed::{Element, Give};
+use super::packed::{Element, Give, elements};
 
 /// The next element of a ziplist; `Some(None)`: its end.
 fn element<'a>(rest: &mut Cursor<'a>) -> Option<Option<Element<'a>>> {
@@ -36,7 +36,8 @@ fn element<'a>(rest: &mut Cursor<'a>) -> Option<Option<Element<'a>>> {
 
 /// Gives the elements of a ziplist.
 pub fn ziplist(bytes: &[u8], give: Give<'_>) -> Result<(), Wrong> {
-    let wrong = || Wrong::Packed("ziplist");
+    const WHAT: &str = "ziplist";
+    let wrong = || Wrong::Packed(WHAT);
     let mut rest = Cursor::new(bytes);
     let total = rest.array().map(u32::from_le_bytes).ok_or_else(wrong)?;
     let _place_of_last = rest.array::<4>().ok_or_else(wrong)?;
@@ -44,13 +45,7 @@ pub fn ziplist(bytes: &[u8], give: Give<'_>) -> Result<(), Wrong> {
     if total as usize != bytes.len() {
         return Err(wrong());
     }
-    let mut seen = 0_u64;
-    while let Some(element) = element(&mut rest).ok_or_else(wrong)? {
-        element.give(give)?;
-        seen += 1;
-    }
-    let is_counted = u64::from(count) == seen || count == u16::MAX;
-    if is_counted && rest.rest().is_empty() { Ok(()) } else { Err(wrong()) }
+    elements(rest, count, element, WHAT, give)
 }
 
 /// A length of a zipmap; `Some(None)`: its end.
