@@ -393,7 +393,10 @@ pub fn killed_at_any_moment(house: &mut House, image: &str, rounds: u32, agrees_
         agrees(&list, &mut known);
         agrees_as_well(&list);
         let acknowledged = acknowledged.into_inner();
-        println!("round {round}: killed after {acknowledged} changes; {} areas", list["areas"].as_array().map_or(0, Vec::len));
+        println!(
+            "round {round}: killed after {acknowledged} changes; {} areas",
+            list["areas"].as_array().map_or(0, Vec::len)
+        );
         house.start();
     }
     house.is_ready("fast");
