@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 16] = [
+pub const TABLES: [Entry; 17] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -55,9 +55,16 @@ pub const TABLES: [Entry; 16] = [
     },
     Entry {
         name: "kv",
-        about: "a durable store: Redis, qanat kv, on the same link and file system (root)",
+        about: "a durable store: Redis, Valkey, qanat kv, RocksDB, on the same link and file system (root)",
         run: kv::run,
         chart: programs::chart,
+        missing: None,
+    },
+    Entry {
+        name: "kv-memory",
+        about: "what a key takes of memory: Redis, qanat kv (root)",
+        run: kv::memory::run,
+        chart: kv::memory::chart,
         missing: None,
     },
     Entry {

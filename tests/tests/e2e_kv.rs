@@ -14,7 +14,11 @@ fn ask(words: &[&str]) -> String {
 }
 
 fn start(disk: &str, more: &[&str], directory: &Path) -> Running {
-    let running = Program::new(qanat()).arguments(["kv", "--disk", disk]).arguments(more).directory(directory).start();
+    serve(&[&["--disk", disk], more].concat(), directory)
+}
+
+fn serve(words: &[&str], directory: &Path) -> Running {
+    let running = Program::new(qanat()).arguments(["kv"]).arguments(words).directory(directory).start();
     eventually("it answers", PATIENCE, || {
         let outcome = Program::new("redis-cli").arguments(["-h", ADDRESS, "ping"]).patience(PATIENCE).run();
         outcome.text().trim() == "PONG"
@@ -74,6 +78,37 @@ fn split_it_keeps_what_was_acknowledged() {
         let directory = tempfile::tempdir().expect("a directory");
         let disk = directory.path().join("kv.img");
         keeps(&disk.display().to_string(), &["--size", "64M", "--placement", "split"], directory.path());
+    });
+}
+
+#[test]
+fn in_memory_only_nothing_is_written_and_nothing_is_kept() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let both = Program::new(qanat()).arguments(["kv", "--memory-only", "--disk", "kv.img"]);
+        let refused = both.directory(directory.path()).run();
+        assert!(refused.code == Some(2) && refused.stderr.contains("--memory-only"), "{}", refused.stderr);
+        let options = ["--memory-only", "--maxmemory", "8M", "--maxmemory-policy", "allkeys-lru"];
+        let running = serve(&options, directory.path());
+        assert_eq!(ask(&["config", "get", "appendonly"]), "appendonly\nno");
+        assert!(ask(&["waitaof", "1", "0", "0"]).starts_with("ERR WAITAOF cannot be used"));
+        // More than it may keep: old keys go, and no log is full.
+        let benchmark = ["-h", ADDRESS, "-q", "-n", "20000", "-c", "20", "-d", "1000", "-r", "100000", "-t", "set,get"];
+        Program::new("redis-benchmark").arguments(benchmark).patience(PATIENCE).succeeds();
+        assert_eq!(ask(&["set", "word", "there"]), "OK");
+        assert_eq!(ask(&["get", "word"]), "there");
+        assert_ne!(
+            ask(&["info", "stats"]).lines().find(|line| line.starts_with("evicted_keys:")),
+            Some("evicted_keys:0")
+        );
+        tell(&running, Signal::TERM);
+        let outcome = running.wait(PATIENCE);
+        assert_eq!(outcome.code, Some(0), "{}{}", outcome.text(), outcome.stderr);
+        assert_eq!(std::fs::read_dir(directory.path()).expect("the directory").count(), 0);
+        let running = serve(&options, directory.path());
+        assert_eq!(ask(&["dbsize"]), "0");
+        tell(&running, Signal::TERM);
+        assert_eq!(running.wait(PATIENCE).code, Some(0));
     });
 }
 

@@ -1,7 +1,7 @@
 //! The other client: `kxdpgun`, which sends at a fixed rate whatever comes back.
 
-use super::servers::find;
 use crate::harness::HarnessError;
+use crate::harness::installed::find;
 use crate::harness::process::{Spec, start};
 use crate::harness::topology::{Topology, detach_xdp};
 use crate::machine::{CpuTimes, MachineSample};

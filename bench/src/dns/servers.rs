@@ -3,6 +3,7 @@
 use super::zone::{APEX, BenchZone};
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
+use crate::harness::installed::find;
 use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology, detach_xdp};
 use crate::load::dns::PORT;
@@ -14,8 +15,6 @@ use std::time::Duration;
 /// How long a server may take to load a zone of a million names.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
-/// Where Debian has what it runs as root.
-const SYSTEM_PATHS: [&str; 3] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
 
 /// A server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,18 +54,6 @@ impl Peer {
         };
         SocketAddr::new(IpAddr::V4(address), PORT)
     }
-}
-
-/// The path of `program`.
-///
-/// # Errors
-/// It isn't installed: says which package has it.
-pub fn find(program: &str, package: &str) -> Result<PathBuf, HarnessError> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let all = SYSTEM_PATHS.iter().map(PathBuf::from).chain(std::env::split_paths(&paths));
-    all.map(|path| path.join(program)).find(|path| path.exists()).ok_or_else(|| {
-        HarnessError::Missing(format!("{program} is not installed, which this table needs: apt-get install {package}"))
-    })
 }
 
 /// What the peers call themselves.
@@ -211,13 +198,6 @@ fn answers(server: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_missing_program_is_named_with_its_package() {
-        let error = find("no-such-knotd", "knot").unwrap_err().to_string();
-        assert!(error.contains("no-such-knotd") && error.contains("apt-get install knot"), "{error}");
-        assert!(find("sh", "dash").is_ok());
-    }
 
     #[test]
     fn configurations_name_their_files() {

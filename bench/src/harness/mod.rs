@@ -5,6 +5,7 @@
 //! * [`topology`]: the namespaces and the veth pair
 //! * [`process`]: children in a namespace, on a processor, gone when we are
 //! * [`sampling`]: where processors are, by `perf`
+//! * [`installed`]: programs of others
 //! * [`scratch`]: a directory for a table's files
 //! * [`options`]: what every table understands
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
@@ -17,6 +18,7 @@ pub mod bars;
 pub mod cpu;
 pub mod document;
 pub mod environment;
+pub mod installed;
 mod markdown;
 pub mod options;
 pub mod page;

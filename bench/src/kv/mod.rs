@@ -1,6 +1,8 @@
 //! `qanat bench kv`: Redis on the kernel's sockets and `qanat kv` in turn, on the same link and file system, by the same clients (Arrakis'
 //! evaluation, §4.3: a store that writes each change to a log before it answers).
 
+pub mod memory;
+mod rocksdb;
 mod servers;
 
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
@@ -28,6 +30,8 @@ struct Case {
     name: &'static str,
     promise: Promise,
     load: Load,
+    /// RocksDB does as much with so many threads.
+    threads: Option<u32>,
     /// What it is to reach.
     bar: &'static str,
     is_quick: bool,
@@ -37,11 +41,12 @@ const fn benchmark(test: &'static str, connections: u32) -> Load {
     Load::Kernel(KernelClient::RedisBenchmark { test, connections, value_bytes: VALUE_BYTES as u32 })
 }
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 13] = [
     Case {
         name: "durable SET, one connection, redis-benchmark",
         promise: Promise::Durable,
         load: benchmark("set", 1),
+        threads: Some(1),
         bar: "p50 0.55 of Redis'",
         is_quick: true,
     },
@@ -49,6 +54,7 @@ const CASES: [Case; 11] = [
         name: "durable SET, 50 connections, redis-benchmark",
         promise: Promise::Durable,
         load: benchmark("set", 50),
+        threads: Some(50),
         bar: "3 ×, p99 a third",
         is_quick: true,
     },
@@ -56,6 +62,7 @@ const CASES: [Case; 11] = [
         name: "GET, 50 connections, redis-benchmark",
         promise: Promise::Nothing,
         load: benchmark("get", 50),
+        threads: None,
         bar: "1.5 ×, p99 0.6 of Redis'",
         is_quick: true,
     },
@@ -63,6 +70,7 @@ const CASES: [Case; 11] = [
         name: "SET, 50 connections, redis-benchmark",
         promise: Promise::Nothing,
         load: benchmark("set", 50),
+        threads: None,
         bar: "1.5 ×, p99 0.6 of Redis'",
         is_quick: true,
     },
@@ -75,6 +83,15 @@ const CASES: [Case; 11] = [
             pipeline: 1,
             value_bytes: VALUE_BYTES,
         }),
+        threads: None,
+        bar: "",
+        is_quick: true,
+    },
+    Case {
+        name: "SET, durable a second later, 50 connections, redis-benchmark",
+        promise: Promise::Later,
+        load: benchmark("set", 50),
+        threads: None,
         bar: "",
         is_quick: true,
     },
@@ -82,6 +99,7 @@ const CASES: [Case; 11] = [
         name: "durable SET, one connection, our client",
         promise: Promise::Durable,
         load: Load::Ours("redis {} --get 0 --key-size 16 --keys 100"),
+        threads: None,
         bar: "p50 0.55 of Redis'",
         is_quick: true,
     },
@@ -89,6 +107,7 @@ const CASES: [Case; 11] = [
         name: "durable SET, 50 connections, our client",
         promise: Promise::Durable,
         load: Load::Ours("redis {} -c 50 --get 0 --key-size 16 --keys 1000"),
+        threads: None,
         bar: "3 ×, p99 a third",
         is_quick: true,
     },
@@ -96,6 +115,7 @@ const CASES: [Case; 11] = [
         name: "durable SET, 1,000 connections, our client",
         promise: Promise::Durable,
         load: Load::Ours("redis {} -c 1000 --get 0 --key-size 16 --keys 1000"),
+        threads: None,
         bar: "none waits long",
         is_quick: false,
     },
@@ -103,6 +123,7 @@ const CASES: [Case; 11] = [
         name: "half GET, 50 connections, our client",
         promise: Promise::Nothing,
         load: Load::Ours("redis {} -c 50 --get 50 --key-size 16"),
+        threads: None,
         bar: "3.5 ×",
         is_quick: true,
     },
@@ -110,13 +131,23 @@ const CASES: [Case; 11] = [
         name: "half GET, 50 connections, pipeline of 16, our client",
         promise: Promise::Nothing,
         load: Load::Ours("redis {} -c 50 --pipeline 16 --get 50 --key-size 16"),
+        threads: None,
         bar: "2 ×",
         is_quick: true,
+    },
+    Case {
+        name: "half GET, durable a second later, 50 connections, our client",
+        promise: Promise::Later,
+        load: Load::Ours("redis {} -c 50 --get 50 --key-size 16"),
+        threads: None,
+        bar: "",
+        is_quick: false,
     },
     Case {
         name: "half GET, one connection, our client",
         promise: Promise::Nothing,
         load: Load::Ours("redis {} --get 50 --key-size 16"),
+        threads: None,
         bar: "",
         is_quick: false,
     },
@@ -137,19 +168,22 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let scratch = Scratch::create("kv")?;
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    let stores = Peer::stores();
     let (mut rows, mut turns) = (Vec::new(), Turns::new((SERVER_CPU, CLIENT_CPU), options.repetitions(), progress));
     for case in cases {
+        let other = case.threads.filter(|_| rocksdb::program().is_ok()).map(|_| Peer::RocksDb);
+        let peers: Vec<Peer> = stores.iter().copied().chain(other).collect();
         let runs = turns.play(
             case.name,
-            &Peer::ALL,
+            &peers,
             |peer| peer.name(),
             |peer| measure(options, &topology, &scratch, case, *peer),
         )?;
-        rows.extend(case_rows(case, &runs, &mut environment.warnings));
+        rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
     environment.placement = turns.placement();
     Ok(Table {
-        title: "Redis and qanat kv: same client, same link, same file system, values of 1 KiB".to_owned(),
+        title: "Redis, Valkey and qanat kv: same client, same link, same file system, values of 1 KiB".to_owned(),
         command: options.repeat("sudo qanat bench kv"),
         environment,
         columns: columns(),
@@ -165,7 +199,11 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
 fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
     let mut environment = Environment::here();
     cases.iter().try_for_each(|case| case.load.look())?;
-    environment.peers = versions()?;
+    environment.peers = versions(&mut environment.warnings)?;
+    match rocksdb::program() {
+        Ok(_) => environment.peers.push("RocksDB: db_bench, fillrandom, sync, on the store's processor".to_owned()),
+        Err(missing) => environment.warnings.push(format!("without RocksDB: {missing}")),
+    }
     environment.link = format!(
         "Redis: veth, MTU {MTU}, on the kernel's sockets; qanat kv: with clients on the kernel's sockets a TAP device at their end, as \
          users have it; with ours the same veth, AF_XDP copy mode at both ends. Files in {}",
@@ -184,6 +222,9 @@ fn measure(
     peer: Peer,
 ) -> Result<Measured, HarnessError> {
     let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
+    if let (Peer::RocksDb, Some(threads)) = (peer, case.threads) {
+        return rocksdb::measure(topology, scratch, threads, duration);
+    }
     let asked = if matches!(case.load, Load::Ours(_)) { Asked::ByOurs } else { Asked::ByKernel };
     let server = Server::start((peer, case.promise, asked), &options.program, topology, scratch, SERVER_CPU)?;
     let measured = case.load.measure(&options.program, topology, (server.address, server.id()), (WARM_UP, duration));
@@ -203,7 +244,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn case_rows(case: &Case, runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String>) -> Vec<Row> {
+fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String>) -> Vec<Row> {
     let placement = common_placement(runs);
     if placement.is_none() {
         warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case.name));
@@ -240,13 +281,15 @@ fn case_rows(case: &Case, runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String
             note,
         }
     };
-    Peer::ALL.iter().enumerate().map(row).collect()
+    peers.iter().enumerate().map(row).collect()
 }
 
 fn remarks() -> Vec<String> {
     [
-        "durable: a write is answered when it is on the disk (`appendfsync always`, `--durability always`). Otherwise Redis has no file at \
-         all, and qanat kv writes its log behind its answers (`--durability no`).",
+        "durable: a write is answered when it is on the disk (`appendfsync always`, `--durability always`). «A second later»: \
+         `everysec` of both. Otherwise both keep nothing: Redis has no file, qanat kv runs with `--memory-only`.",
+        "RocksDB: its own benchmark, in one process, without a network and a protocol: what a durable write takes another library on this \
+         file system.",
         "µs/request: all work on the processors, interrupts included; a store that polls for its next request or for its disk is charged \
          for that too.",
         "Answers to «our client» and «kernel client» are compared with what was written, byte by byte; FAILED are wrong, lost or refused \
@@ -271,7 +314,8 @@ mod tests {
             let result = Measured { per_s: rate, count: rate, duration_s: 1.0, latency, bad: 0, cpus };
             vec![Run { result, placement: Some(Placement::Near), round_trip_ns: (55.0, 55.0), repeats: 0 }]
         };
-        let rows = case_rows(&CASES[0], &[run(100.0, 50.0), run(300.0, 20.0)], &mut Vec::new());
+        let rows =
+            case_rows(&CASES[0], &[Peer::Redis, Peer::Kv], &[run(100.0, 50.0), run(300.0, 20.0)], &mut Vec::new());
         let of = |index: usize| rows[1].values[index].map(|value| value.median);
         assert_eq!((of(1), of(5), of(7)), (Some(3.0), Some(0.4), Some(0.4)));
         assert_eq!(columns().len(), rows[0].values.len());

@@ -1,14 +1,14 @@
 //! The stores that are compared: Redis on the kernel's sockets, and `qanat kv`, both with their files in one directory.
 
-use crate::dns::servers::find;
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
+use crate::harness::installed::find;
 use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::scratch::Scratch;
 use crate::harness::topology::{PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,8 +23,12 @@ const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
 pub(super) enum Peer {
     /// Debian's Redis.
     Redis,
+    /// Valkey, of Debian's backports.
+    Valkey,
     /// `qanat kv`.
     Kv,
+    /// RocksDB, in process: a floor of what a durable write takes, without a network.
+    RocksDb,
 }
 
 /// When a write is answered.
@@ -32,7 +36,9 @@ pub(super) enum Peer {
 pub(super) enum Promise {
     /// When it is durable: `appendfsync always`, `--durability always`.
     Durable,
-    /// At once: Redis without any file, `--durability no`.
+    /// At once, and it is durable a second later: `appendfsync everysec`, `--durability everysec`.
+    Later,
+    /// At once, and nothing is kept: Redis without any file, `--memory-only`.
     Nothing,
 }
 
@@ -46,24 +52,41 @@ pub(super) enum Asked {
 }
 
 impl Peer {
-    pub(super) const ALL: [Peer; 2] = [Peer::Redis, Peer::Kv];
+    /// The stores that are installed; the first is what others are compared with.
+    pub(super) fn stores() -> Vec<Peer> {
+        [Peer::Redis, Peer::Valkey, Peer::Kv]
+            .into_iter()
+            .filter(|peer| *peer != Peer::Valkey || valkey().is_ok())
+            .collect()
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Peer::Redis => "Redis",
+            Peer::Valkey => "Valkey",
             Peer::Kv => "qanat kv",
+            Peer::RocksDb => "RocksDB, in process",
         }
     }
 }
 
-/// What the peers call themselves.
+fn valkey() -> Result<PathBuf, HarnessError> {
+    find("valkey-server", "--target-release bookworm-backports valkey-server")
+}
+
+/// What the peers call themselves; one that may be missing is told of in `warnings`.
 ///
 /// # Errors
 /// Redis is missing.
-pub(super) fn versions() -> Result<Vec<String>, HarnessError> {
-    let redis = find("redis-server", "redis-server")?;
-    let redis = first_line(Command::new(redis).arg("--version")).unwrap_or_else(|| "Redis".to_owned());
-    Ok(vec![redis, "qanat kv: one thread, and its disk's io_uring in it".to_owned()])
+pub(super) fn versions(warnings: &mut Vec<String>) -> Result<Vec<String>, HarnessError> {
+    let told = |path| first_line(Command::new(path).arg("--version"));
+    let mut all = vec![told(find("redis-server", "redis-server")?).unwrap_or_else(|| "Redis".to_owned())];
+    match valkey() {
+        Ok(path) => all.push(told(path).unwrap_or_else(|| "Valkey".to_owned())),
+        Err(missing) => warnings.push(format!("without Valkey: {missing}")),
+    }
+    all.push("qanat kv: one thread, and its disk's io_uring in it".to_owned());
+    Ok(all)
 }
 
 /// A running store that has no keys.
@@ -85,14 +108,19 @@ impl Server {
         cpu: usize,
     ) -> Result<Server, HarnessError> {
         let (address, namespace) = match (peer, asked) {
-            (Peer::Redis, _) => (SERVER_KERNEL, topology.server()),
+            (Peer::Redis | Peer::Valkey | Peer::RocksDb, _) => (SERVER_KERNEL, topology.server()),
             (Peer::Kv, Asked::ByOurs) => (SERVER_OWN, topology.server()),
             (Peer::Kv, Asked::ByKernel) => (DEVICE, topology.client()),
         };
-        let program = if peer == Peer::Redis { find("redis-server", "redis-server")? } else { own.to_owned() };
+        let program = match peer {
+            Peer::Redis => find("redis-server", "redis-server")?,
+            Peer::Valkey => valkey()?,
+            Peer::Kv => own.to_owned(),
+            Peer::RocksDb => return Err(HarnessError::Option("RocksDB is no server".to_owned())),
+        };
         let directory = emptied(scratch)?;
         let words = match peer {
-            Peer::Redis => of_redis(promise, address, &directory),
+            Peer::Redis | Peer::Valkey | Peer::RocksDb => of_redis(promise, address, &directory),
             Peer::Kv => {
                 of_kv(promise, address, &directory, (asked == Asked::ByOurs).then(|| topology.server_interface()))
             }
@@ -130,17 +158,25 @@ fn emptied(scratch: &Scratch) -> Result<String, HarnessError> {
 }
 
 fn of_redis(promise: Promise, address: Ipv4Addr, directory: &str) -> Vec<String> {
-    let (file, address) = (if promise == Promise::Durable { "yes" } else { "no" }, address.to_string());
+    let address = address.to_string();
     let mut words = vec!["--bind", &address, "--protected-mode", "no", "--save", "", "--dir", directory];
-    words.extend(["--appendonly", file, "--appendfsync", "always"]);
+    words.extend(match promise {
+        Promise::Durable => ["--appendonly", "yes", "--appendfsync", "always"],
+        Promise::Later => ["--appendonly", "yes", "--appendfsync", "everysec"],
+        Promise::Nothing => ["--appendonly", "no", "--appendfsync", "no"],
+    });
     words.into_iter().map(str::to_owned).collect()
 }
 
 /// `interface`: where the load's stack is at the other end.
 fn of_kv(promise: Promise, address: Ipv4Addr, directory: &str, interface: Option<&str>) -> Vec<String> {
-    let durability = if promise == Promise::Durable { "always" } else { "no" };
     let (disk, address) = (format!("{directory}/kv.img"), format!("{address}/{PREFIX_LENGTH}"));
-    let mut words = vec!["kv", "--disk", &disk, "--size", "4G", "--durability", durability];
+    let on_disk = |durability| vec!["kv", "--disk", &disk, "--size", "4G", "--durability", durability];
+    let mut words = match promise {
+        Promise::Durable => on_disk("always"),
+        Promise::Later => on_disk("everysec"),
+        Promise::Nothing => vec!["kv", "--memory-only"],
+    };
     words.extend(["--direct", "--address", &address, "--quiet"]);
     words.extend(interface.into_iter().flat_map(|interface| ["--interface", interface]));
     words.into_iter().map(str::to_owned).collect()
@@ -172,6 +208,9 @@ mod tests {
         assert!(
             own.contains("--disk /d/kv.img") && own.contains("--durability always") && own.ends_with("--interface x")
         );
-        assert!(!of_kv(Promise::Nothing, DEVICE, "/d", None).join(" ").contains("--interface"));
+        let own = of_kv(Promise::Nothing, DEVICE, "/d", None).join(" ");
+        assert!(own.contains("--memory-only") && !own.contains("--interface") && !own.contains("--disk"), "{own}");
+        let [redis, own] = [of_redis(Promise::Later, DEVICE, "/d"), of_kv(Promise::Later, DEVICE, "/d", None)];
+        assert!(redis.contains(&"everysec".to_owned()) && own.contains(&"everysec".to_owned()));
     }
 }

@@ -138,7 +138,8 @@ impl KernelClient {
     }
 }
 
-fn between(before: &MachineSample) -> Vec<CpuTimes> {
+/// What each processor has done since.
+pub(crate) fn between(before: &MachineSample) -> Vec<CpuTimes> {
     let after = MachineSample::take(None);
     after.cpus.iter().zip(&before.cpus).map(|(after, before)| after.since(before)).collect()
 }

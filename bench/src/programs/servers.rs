@@ -3,6 +3,7 @@
 use crate::fence::control::Control;
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
+use crate::harness::installed::find;
 use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::scratch::Scratch;
 use crate::harness::topology::{
@@ -16,8 +17,6 @@ use std::time::Duration;
 
 /// How long a server may take to answer: a card of its own looks for others with its address for up to two seconds.
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// Where Debian puts programs.
-const DIRECTORIES: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 /// Addresses behind the daemon: the kernel's, the program's, and that of the server behind it.
 const CARD_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const CARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -116,8 +115,7 @@ impl Program {
 
     fn path(self) -> Result<PathBuf, HarnessError> {
         let (name, package) = self.file();
-        let found = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.exists());
-        found.ok_or_else(|| HarnessError::Missing(format!("{name} is not installed: apt-get install {package}")))
+        find(name, package)
     }
 
     /// What it calls itself.

@@ -112,6 +112,10 @@ fn postgresql_keeps_its_sums_under_load() {
         let words = [&postgres, "-D", &data, "-h", OURS, "-k", &sockets, "-F"];
         let server = serve(directory.path(), &[&["setpriv"], &NOBODY[..], &words[..]].concat(), 5432);
         let to = ["-h", OURS, "-U", "postgres"];
+        // It listens first, and refuses whoever comes before its log is read.
+        eventually("it takes queries", PATIENCE, || {
+            Program::new("pg_isready").arguments(to).arguments(["-q"]).run().code == Some(0)
+        });
         let psql = |question: &str| {
             let said = client("psql", &[&to[..], &["-Atqc", question, "postgres"][..]].concat()).text();
             said.trim().to_owned()

@@ -30,7 +30,8 @@ Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
-  sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   a cache: keys that are not used go
+  sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   keys that are not used go
+  sudo qanat kv --memory-only --maxmemory 4G --maxmemory-policy allkeys-lru   a cache, of which nothing is kept
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
   sudo qanat kv --disk fast                              used through the disk's core
   qanat kv import dump.rdb --disk kv.img                 what Redis has saved, into a stopped store
@@ -44,8 +45,11 @@ pub struct Arguments {
     #[command(subcommand)]
     command: Option<KvCommand>,
     /// The disk: a file, which is made if there is none, a block device, or one of the daemon's by its name
-    #[arg(long, value_name = "DISK", required = true)]
+    #[arg(long, value_name = "DISK", required_unless_present = "memory_only")]
     disk: Option<PathBuf>,
+    /// Keep keys in memory only, without a disk: when the service ends, they are gone
+    #[arg(long, conflicts_with_all = ["disk", "area", "size", "durability"])]
+    memory_only: bool,
     /// The area on it. On a file or device one of all that is free is made if there is none
     #[arg(long, value_name = "NAME", default_value = "kv", value_parser = area_name)]
     area: AreaName,
@@ -100,7 +104,8 @@ enum Answered {
 /// The store, as the host knows it.
 struct Kv<'a> {
     arguments: &'a Arguments,
-    disk: &'a Path,
+    /// `None`: it keeps keys in memory only.
+    disk: Option<&'a Path>,
 }
 
 impl Application for Kv<'_> {
@@ -116,7 +121,8 @@ impl Application for Kv<'_> {
     }
 
     fn storage(&self) -> Result<Storage, String> {
-        disk::open(self.disk, &self.arguments.area, Some(self.arguments.size))
+        let Some(disk) = self.disk else { return Ok(Storage::default()) };
+        disk::open(disk, &self.arguments.area, Some(self.arguments.size))
     }
 
     fn service(&self, place: &Place) -> Result<KvService, String> {
@@ -129,12 +135,13 @@ impl Application for Kv<'_> {
             Answered::Everysec => Durability::EverySecond,
             Answered::No => Durability::No,
         };
+        let has_log = self.disk.is_some();
         let operating =
             Operating { memory_max: maxmemory.unwrap_or(0), policy: maxmemory_policy, ..Operating::default() };
         Ok(KvService::new(KvConfig {
             area: AreaId::new(0, 0),
             serves_six: place.serves_six,
-            settings: Settings { durability, clients_max: connections, port, timeout_s: timeout, operating },
+            settings: Settings { has_log, durability, clients_max: connections, port, timeout_s: timeout, operating },
             identity: *identity,
             seed: u64::from_ne_bytes(*seed),
         }))
@@ -142,13 +149,15 @@ impl Application for Kv<'_> {
 
     fn announcement(&self, place: &Place) -> Announcement {
         let Arguments { area, port, .. } = self.arguments;
-        let (addresses, disk) = (place.sockets(*port), self.disk.display());
+        let addresses = place.sockets(*port);
+        let disk = self.disk.map(|disk| disk.display().to_string());
+        let from = disk.as_ref().map_or("memory only".to_owned(), |disk| format!("from {disk}"));
         Announcement {
             json: json!({
-                "event": "serving", "addresses": addresses, "disk": disk.to_string(), "area": area.as_str(),
+                "event": "serving", "addresses": addresses, "disk": disk, "area": disk.as_ref().map(|_| area.as_str()),
                 "interface": place.interface, "driver": place.driver,
             }),
-            lines: vec![format!("Redis' protocol at {}, from {disk}  (Ctrl-C stops)", addresses.join(" "))],
+            lines: vec![format!("Redis' protocol at {}, {from}  (Ctrl-C stops)", addresses.join(" "))],
         }
     }
 
@@ -185,7 +194,7 @@ impl Application for Kv<'_> {
 
     fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
         let served = format!(
-            "Executed {} commands on {} connections; {} keys are kept.",
+            "Executed {} commands on {} connections; {} keys were there at the end.",
             grouped(all.commands),
             grouped(all.connections),
             grouped(all.keys),
@@ -225,7 +234,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(KvCommand::Export(arguments)) => export::run(arguments),
         Some(KvCommand::Check(arguments)) => check::run(arguments),
         None => {
-            let disk = arguments.disk.as_deref().ok_or("--disk is missing")?;
+            let disk = arguments.disk.as_deref();
             host::run(&arguments.place, || Ok(Kv { arguments, disk }))
         }
     }

@@ -156,6 +156,15 @@ impl DiskFile {
         self.geometry
     }
 
+    /// Whether the device makes a single write durable by itself. If it does not, a flush has to follow.
+    ///
+    /// For a file or block device the kernel would flush by itself after a write with `RWF_DSYNC`. It does so in a worker that is bound to
+    /// the processor which took the device's interrupt, and which is woken three times for one write. Beside a program that is busy
+    /// there, such a write took 4 ms (the scheduler's tick) where one with a flush of its own after it took 0.18 ms.
+    pub(super) fn writes_through(&self) -> bool {
+        self.geometry.forced_unit_access || self.namespace.is_none() && !self.geometry.volatile_cache
+    }
+
     /// Lets others have it, unless there is a clone.
     pub(super) fn unlock(&self) {
         if Arc::strong_count(&self.fd) > 1 {

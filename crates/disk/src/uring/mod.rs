@@ -225,13 +225,20 @@ impl Uring {
         let Some(Some(slot)) = self.slots.get_mut(index as usize) else { return };
         let left = slot.length - slot.done;
         let offset = slot.offset + slot.done;
-        let flags = if slot.durable { libc::RWF_DSYNC } else { 0 };
+        let flags = if slot.durable && !slot.then_flush { libc::RWF_DSYNC } else { 0 };
         let user_data = u64::from(index);
         if let Some(namespace) = self.file.namespace {
             let entry = command_of(slot, namespace, &self.file.geometry, (&self.zeroes, self.zeroes_buffer));
             let entry = entry.user_data(user_data);
             // SAFETY: the memory that the entry names is registered, and the frame stays in its slot until the completion.
             while !unsafe { self.ring.push_command(&entry) } {
+                self.enter();
+            }
+            return;
+        }
+        if slot.is_flushing() {
+            self.flushes += 1;
+            while !self.ring.push_flush(user_data) {
                 self.enter();
             }
             return;
@@ -245,13 +252,6 @@ impl Uring {
                 let rest = frame.bytes().get(slot.done as usize..).unwrap_or_default();
                 let write = opcode::WriteFixed::new(FILE, rest.as_ptr(), left as u32, slot.buffer);
                 write.offset(offset).rw_flags(flags).build()
-            }
-            (Kind::Flush, _) => {
-                self.flushes += 1;
-                while !self.ring.push_flush(user_data) {
-                    self.enter();
-                }
-                return;
             }
             _ => {
                 let some = left.min(u64::from(ZEROES_BYTES)) as u32;
@@ -276,14 +276,15 @@ impl Uring {
     /// What the kernel says of a slot's request: its end, or `None` if it goes on.
     fn completed(&mut self, index: u32, result: i32) -> Option<Completion> {
         let slot = self.slots.get_mut(index as usize)?.as_mut()?;
-        if slot.kind == Kind::Flush && self.file.namespace.is_none() {
+        let flushed = self.file.namespace.is_none() && slot.is_flushing();
+        if flushed {
             self.flushes = self.flushes.saturating_sub(1);
         }
         let outcome = match result {
             _ if self.file.namespace.is_some() => slot.command_completed(result, &self.file.geometry),
             _ if result == -libc::EAGAIN || result == -libc::EINTR => None,
             _ if result < 0 => Some(Err(StorageError::from_errno(-result))),
-            _ if slot.kind == Kind::Flush => Some(Ok(())),
+            _ if flushed => Some(Ok(())),
             // Nothing more: the file has become shorter, or the device smaller.
             0 => Some(Err(StorageError::Gone)),
             _ => {
@@ -291,7 +292,7 @@ impl Uring {
                 // A part that is no whole block can't be gone on from.
                 let whole = slot.done % u64::from(self.file.geometry.block_bytes) == 0;
                 if slot.done == slot.length {
-                    Some(Ok(()))
+                    (!slot.then_flush).then_some(Ok(()))
                 } else if whole {
                     None
                 } else {
@@ -356,7 +357,7 @@ impl Vsic for Uring {
             Operation::WriteZeroes { block, blocks } => (block * block_bytes, blocks * block_bytes, None, false),
         };
         let Some(index) = self.free.pop() else { return Ok(()) };
-        let then_flush = durable && self.file.namespace.is_some() && !self.file.geometry.forced_unit_access;
+        let then_flush = durable && !self.file.writes_through();
         if let Some(slot) = self.slots.get_mut(index as usize) {
             *slot = Some(Slot { token, kind, durable, offset, done: 0, length, frame, buffer, then_flush });
         }

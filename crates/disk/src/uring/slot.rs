@@ -29,6 +29,16 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// Whether it is a flush that it waits for, not a transfer.
+    #[inline]
+    pub(super) fn is_flushing(&self) -> bool {
+        match self.kind {
+            Kind::Flush => true,
+            Kind::Write => self.then_flush && self.done == self.length,
+            Kind::Read | Kind::Zero => false,
+        }
+    }
+
     /// What a generic device says of a command: NVMe's status, or an error of the kernel's. `None`: the request goes on.
     pub(super) fn command_completed(&mut self, result: i32, geometry: &Geometry) -> Option<Result<(), StorageError>> {
         match result {

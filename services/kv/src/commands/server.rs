@@ -38,10 +38,13 @@ fn waitaof(call: &mut Call<'_>) -> Result<(), Fault> {
     if replicas > 0 {
         return Err(Fault::Said("ERR there are no replicas to wait for: numreplicas has to be 0"));
     }
+    if local == 1 && !call.state.settings.has_log {
+        return Err(Fault::Said("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."));
+    }
     // The answer leaves when all that was written before is durable.
     call.state.waits_for_log = local == 1;
     call.reply.array(2);
-    call.reply.integer(1);
+    call.reply.integer(i64::from(call.state.settings.has_log));
     call.reply.integer(0);
     Ok(())
 }
@@ -79,7 +82,8 @@ fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     let log = &call.state.log;
     let status = |failed| if failed { "err" } else { "ok" };
     let [is_loading, is_rewriting] = [call.state.is_loading, log.is_checkpointing].map(u8::from);
-    writeln!(text, "loading:{is_loading}\r\naof_enabled:1\r\naof_rewrite_in_progress:{is_rewriting}\r")?;
+    let has_log = u8::from(call.state.settings.has_log);
+    writeln!(text, "loading:{is_loading}\r\naof_enabled:{has_log}\r\naof_rewrite_in_progress:{is_rewriting}\r")?;
     writeln!(text, "aof_last_bgrewrite_status:{}\r", status(log.checkpoint_failed))?;
     writeln!(text, "aof_last_write_status:{}\r", status(log.has_failed))?;
     writeln!(text, "aof_current_size:{}\r\nlog_bytes:{}\r", log.bytes.0, log.bytes.1)?;

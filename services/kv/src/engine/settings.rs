@@ -36,7 +36,9 @@ impl Durability {
 /// Settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// When a write is answered.
+    /// Whether there is a log. If there is none, keys are in memory only.
+    pub has_log: bool,
+    /// When a write is answered, if there is one.
     pub durability: Durability,
     /// Clients at once.
     pub clients_max: usize,
@@ -53,7 +55,7 @@ impl Settings {
     pub fn list(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![
             ("appendfsync", self.durability.name().to_owned()),
-            ("appendonly", "yes".to_owned()),
+            ("appendonly", if self.has_log { "yes" } else { "no" }.to_owned()),
             ("databases", crate::keyspace::space::DATABASES.to_string()),
             ("maxclients", self.clients_max.to_string()),
             ("port", self.port.to_string()),

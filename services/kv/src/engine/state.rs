@@ -32,6 +32,13 @@ pub struct LogState {
     pub batches: u64,
 }
 
+impl LogState {
+    /// Of a store that keeps nothing: writes have all the room that there is.
+    pub fn none() -> LogState {
+        LogState { room: u64::MAX, room_to_shrink: u64::MAX, ..LogState::default() }
+    }
+}
+
 /// All that commands work on. One thread's.
 #[derive(Debug)]
 pub struct State {

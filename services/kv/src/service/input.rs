@@ -187,10 +187,10 @@ impl KvService {
 
     /// Writes down what has changed.
     pub(super) fn record<C: Commands + StorageCommands>(&mut self, context: &mut C) {
-        let Some(journal) = &mut self.journal else { return };
         if self.state.keyspace.record().is_empty() {
             return;
         }
+        let Some(journal) = &mut self.journal else { return self.state.keyspace.clear_record() };
         let news = journal.append(&mut self.state.keyspace, context);
         journal.tell(&self.state.keyspace, &mut self.state.log);
         if let Some(News::Failed(error)) = news {

@@ -6,7 +6,7 @@ mod output;
 
 use crate::commands::{pubsub, serving, transactions};
 use crate::engine::settings::{Durability, Settings};
-use crate::engine::state::State;
+use crate::engine::state::{LogState, State};
 use crate::engine::{eviction, observer};
 use crate::figures::Figures;
 use crate::journal::{Journal, News};
@@ -33,7 +33,7 @@ const TICK_TOKEN: u64 = 1;
 /// What a store is made of.
 #[derive(Clone, Debug)]
 pub struct KvConfig {
-    /// The area that its log is on.
+    /// The area that its log is on, if its settings want one.
     pub area: AreaId,
     /// Also at IPv6 addresses.
     pub serves_six: bool,
@@ -50,6 +50,7 @@ pub struct KvConfig {
 pub struct KvService {
     config: KvConfig,
     state: State,
+    /// `None`: it has not started, or keeps nothing.
     journal: Option<Journal>,
     /// Where answers are written, of one connection after the other.
     reply: Reply,
@@ -89,7 +90,10 @@ impl KvService {
     pub fn new(config: KvConfig) -> KvService {
         table();
         let mut state = State::new(config.settings.clone(), config.seed);
-        state.is_loading = true;
+        state.is_loading = config.settings.has_log;
+        if !config.settings.has_log {
+            state.log = LogState::none();
+        }
         state.observed.clock = Some(now_ns);
         eviction::configure(&mut state);
         KvService {
@@ -243,7 +247,7 @@ impl KvService {
         self.wall = (now, time_of_day_ms());
         self.set_time(now);
         serving::expire(&mut self.state);
-        let is_ready = self.journal.as_ref().is_some_and(Journal::is_ready);
+        let is_ready = self.journal.as_ref().is_none_or(Journal::is_ready);
         if is_ready && self.state.log.room_to_shrink > 0 {
             observer::timed(&mut self.state, "expire-cycle", |State { keyspace, random, .. }| {
                 keyspace.expire_some(random)
@@ -300,8 +304,11 @@ impl KvService {
 
     fn on<C: Commands + StorageCommands>(&mut self, event: Event, context: &mut C) {
         self.set_time(context.now());
-        let Some(journal) = &mut self.journal else { return };
-        let Some(event) = journal.handle(event, context) else { return self.hear(context) };
+        let others = match &mut self.journal {
+            Some(journal) => journal.handle(event, context),
+            None => Some(event),
+        };
+        let Some(event) = others else { return self.hear(context) };
         match event {
             Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
             Event::Data { connection, chunk } => self.data(connection, chunk, context),
@@ -323,12 +330,13 @@ impl KvService {
         self.kill(context);
         let how = (self.state.settings.durability, std::mem::take(&mut self.commit_wanted), context.now());
         let State { keyspace, log, observed, .. } = &mut self.state;
-        let Some(journal) = &mut self.journal else { return };
-        observed.buffers = self.gathered_bytes as u64 + journal.waiting_bytes();
-        let news = journal.turn_ended(keyspace, how, context);
-        journal.tell(keyspace, log);
-        if let Some(News::Failed(error)) = news {
-            self.failed(&error, context);
+        observed.buffers = self.gathered_bytes as u64 + self.journal.as_ref().map_or(0, Journal::waiting_bytes);
+        if let Some(journal) = &mut self.journal {
+            let news = journal.turn_ended(keyspace, how, context);
+            journal.tell(keyspace, log);
+            if let Some(News::Failed(error)) = news {
+                self.failed(&error, context);
+            }
         }
         if self.is_stopping {
             self.seal(context);
@@ -338,7 +346,10 @@ impl KvService {
 
     /// What was acknowledged is durable, and so is what was not waited for.
     fn seal<C: Commands + StorageCommands>(&mut self, context: &mut C) {
-        let Some(journal) = &mut self.journal else { return };
+        let Some(journal) = &mut self.journal else {
+            self.is_sealed = true;
+            return;
+        };
         if !self.is_sealed {
             let was_idle = journal.is_idle();
             journal.seal(context);
@@ -353,7 +364,10 @@ impl Service for KvService {
         self.noted_at = context.now();
         self.set_time(context.now());
         self.state.started_ms = self.state.keyspace.now_ms;
-        self.journal = Some(Journal::open(self.config.area, self.config.identity, context).map_err(StartError::of)?);
+        if self.config.settings.has_log {
+            let opened = Journal::open(self.config.area, self.config.identity, context);
+            self.journal = Some(opened.map_err(StartError::of)?);
+        }
         let mut addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
         addresses.extend(self.config.serves_six.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
         for address in addresses {
@@ -384,6 +398,6 @@ impl Service for KvService {
 
     fn is_finished(&self) -> bool {
         self.is_sealed && self.journal.as_ref().is_none_or(Journal::is_idle)
-            || self.journal.as_ref().is_none_or(|journal| !journal.is_ready())
+            || self.journal.as_ref().is_some_and(|journal| !journal.is_ready())
     }
 }

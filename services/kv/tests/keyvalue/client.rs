@@ -24,6 +24,7 @@ impl Store {
 
     pub fn over(keyspace: Keyspace, clients: usize) -> Store {
         let settings = Settings {
+            has_log: true,
             durability: Default::default(),
             clients_max: 10,
             port: 6379,

@@ -4,6 +4,8 @@
 //! Two stacks in one thread over the in-process pair, whose copies are the device's share. Only the calls of the function
 //! named `counted_turn` are counted, and only from the middle of the run on: connections are warm, caches full.
 
+mod keys;
+
 use qanat::split::harness::Placed;
 use qanat::{
     Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, StartError,
@@ -502,12 +504,14 @@ fn main() {
         "echo-service" => split_echo(false, count),
         "event" => messages(true, count),
         "command" => messages(false, count),
+        "get" => keys::keys(false, count),
+        "set-durable" => keys::keys(true, count),
         "answer" => answers(10_000, false, count),
         "answer-text" => answers(10_000, true, count),
         "answer-one" => answers(1, false, count),
         _ => {
             eprintln!(
-                "usage: instructions request|request-close|send|receive|datagram|datagram-copy|echo-linked|echo-net-core|echo-service|event|command|answer|answer-text|answer-one [COUNT]"
+                "usage: instructions request|request-close|send|receive|datagram|datagram-copy|echo-linked|echo-net-core|echo-service|event|command|get|set-durable|answer|answer-text|answer-one [COUNT]"
             );
             std::process::exit(2);
         }
