@@ -19,6 +19,7 @@ fn store() -> State {
         durability: Durability::Always,
         clients_max: 4,
         port: 6379,
+        has_log: true,
         timeout_s: 0,
         operating: Operating::default(),
     };

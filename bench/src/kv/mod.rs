@@ -223,7 +223,7 @@ fn measure(
 ) -> Result<Measured, HarnessError> {
     let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
     if let (Peer::RocksDb, Some(threads)) = (peer, case.threads) {
-        return rocksdb::measure(topology, scratch, threads, duration);
+        return rocksdb::measure(topology, scratch, (threads, VALUE_BYTES), duration);
     }
     let asked = if matches!(case.load, Load::Ours(_)) { Asked::ByOurs } else { Asked::ByKernel };
     let server = Server::start((peer, case.promise, asked), &options.program, topology, scratch, SERVER_CPU)?;

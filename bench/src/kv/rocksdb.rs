@@ -1,6 +1,5 @@
 //! RocksDB's own benchmark, `db_bench`: writes that are answered when they are durable, without a network.
 
-use super::VALUE_BYTES;
 use crate::harness::HarnessError;
 use crate::harness::installed::find;
 use crate::harness::process::{Spec, start};
@@ -20,11 +19,11 @@ pub(super) fn program() -> Result<PathBuf, HarnessError> {
     find("db_bench", "rocksdb-tools")
 }
 
-/// So many threads write values under random keys, each waiting until its own is durable, on the store's processor.
+/// So many threads write values of so many bytes under random keys, each waiting until its own is durable, on the store's processor.
 pub(super) fn measure(
     topology: &Topology,
     scratch: &Scratch,
-    threads: u32,
+    (threads, value_bytes): (u32, usize),
     duration: Duration,
 ) -> Result<Measured, HarnessError> {
     let seconds = duration.as_secs().max(1);
@@ -35,7 +34,7 @@ pub(super) fn measure(
         "--sync=1".to_owned(),
         "--histogram=1".to_owned(),
         "--key_size=16".to_owned(),
-        format!("--value_size={VALUE_BYTES}"),
+        format!("--value_size={value_bytes}"),
         "--compression_type=none".to_owned(),
         format!("--threads={threads}"),
         format!("--duration={seconds}"),
