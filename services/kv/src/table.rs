@@ -1,8 +1,9 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, scripts,
-    server, serving, sets, sorted, sorted_ranges, sorted_store, streams, strings, substrings, transactions,
+    bits, connection, dumping, expiry, generic, hashes, introspection, lists,
+    observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store,
+    streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
