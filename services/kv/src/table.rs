@@ -1,7 +1,7 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, introspection, lists,
+    bits, connection, dumping, expiry, generic, hashes, hyperloglog, introspection, lists,
     observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store,
     streams, strings, substrings, transactions,
 };
@@ -14,6 +14,8 @@ const GROUPS: &[&[Command]] = &[
     expiry::COMMANDS,
     generic::COMMANDS,
     hashes::COMMANDS,
+    hyperloglog::counting::COMMANDS,
+    hyperloglog::debugging::COMMANDS,
     introspection::COMMANDS,
     lists::COMMANDS,
     observing::latency::COMMANDS,

@@ -6,6 +6,7 @@ pub mod dumping;
 pub mod expiry;
 pub mod generic;
 pub mod hashes;
+pub mod hyperloglog;
 pub mod introspection;
 pub mod lists;
 pub mod observing;

@@ -9,6 +9,7 @@ mod commands;
 mod crashes;
 mod disk;
 mod dumping;
+mod hyperloglog;
 mod operators;
 mod replay;
 mod scripts;
