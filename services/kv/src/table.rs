@@ -1,7 +1,7 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, hyperloglog, introspection, lists,
+    bits, connection, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
     observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store,
     streams, strings, substrings, transactions,
 };
@@ -13,6 +13,8 @@ const GROUPS: &[&[Command]] = &[
     dumping::COMMANDS,
     expiry::COMMANDS,
     generic::COMMANDS,
+    geo::members::COMMANDS,
+    geo::searching::COMMANDS,
     hashes::COMMANDS,
     hyperloglog::counting::COMMANDS,
     hyperloglog::debugging::COMMANDS,

@@ -5,6 +5,7 @@ pub mod connection;
 pub mod dumping;
 pub mod expiry;
 pub mod generic;
+pub mod geo;
 pub mod hashes;
 pub mod hyperloglog;
 pub mod introspection;

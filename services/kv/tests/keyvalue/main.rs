@@ -9,6 +9,7 @@ mod commands;
 mod crashes;
 mod disk;
 mod dumping;
+mod geo;
 mod hyperloglog;
 mod operators;
 mod replay;
