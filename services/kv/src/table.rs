@@ -1,13 +1,14 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
+    bitfield, bits, connection, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
     observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store,
     streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
 const GROUPS: &[&[Command]] = &[
+    bitfield::fields::COMMANDS,
     bits::COMMANDS,
     connection::COMMANDS,
     dumping::COMMANDS,

@@ -1,5 +1,6 @@
 //! The commands, by their groups.
 
+pub mod bitfield;
 pub mod bits;
 pub mod connection;
 pub mod dumping;

@@ -4,6 +4,7 @@
 //! `QANAT_SEEDS` is how many histories are tried, `QANAT_SEED` repeats one. A failing history prints its seed.
 #![forbid(unsafe_code)]
 
+mod bitfields;
 mod client;
 mod commands;
 mod crashes;
