@@ -2,7 +2,7 @@
 
 use crate::commands::{
     bitfield, bits, connection, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
-    observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store,
+    observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store, sorting,
     streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
@@ -37,6 +37,7 @@ const GROUPS: &[&[Command]] = &[
     sorted::COMMANDS,
     sorted_ranges::COMMANDS,
     sorted_store::COMMANDS,
+    sorting::sort::COMMANDS,
     streams::claims::COMMANDS,
     streams::entries::COMMANDS,
     streams::groups::COMMANDS,

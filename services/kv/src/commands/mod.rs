@@ -22,6 +22,7 @@ pub mod sets;
 pub mod sorted;
 pub mod sorted_ranges;
 pub mod sorted_store;
+pub mod sorting;
 pub mod streams;
 pub mod strings;
 pub mod substrings;

@@ -15,5 +15,6 @@ mod hyperloglog;
 mod operators;
 mod replay;
 mod scripts;
+mod sorting;
 mod streams;
 mod suite;
