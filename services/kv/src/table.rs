@@ -1,8 +1,8 @@
 //! All commands.
 
 use crate::commands::{
-    bitfield, bits, connection, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
-    observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store, sorting,
+    bitfield, bits, connection, databases, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
+    lolwut, observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store, sorting,
     streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
@@ -11,6 +11,7 @@ const GROUPS: &[&[Command]] = &[
     bitfield::fields::COMMANDS,
     bits::COMMANDS,
     connection::COMMANDS,
+    databases::COMMANDS,
     dumping::COMMANDS,
     expiry::COMMANDS,
     generic::COMMANDS,
@@ -21,6 +22,7 @@ const GROUPS: &[&[Command]] = &[
     hyperloglog::debugging::COMMANDS,
     introspection::COMMANDS,
     lists::COMMANDS,
+    lolwut::COMMANDS,
     observing::latency::COMMANDS,
     observing::memory::COMMANDS,
     observing::monitor::COMMANDS,

@@ -3,6 +3,7 @@
 pub mod bitfield;
 pub mod bits;
 pub mod connection;
+pub mod databases;
 pub mod dumping;
 pub mod expiry;
 pub mod generic;
@@ -11,6 +12,7 @@ pub mod hashes;
 pub mod hyperloglog;
 pub mod introspection;
 pub mod lists;
+pub mod lolwut;
 pub mod observing;
 pub mod pubsub;
 pub mod ranges;

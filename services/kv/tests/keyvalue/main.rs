@@ -8,6 +8,7 @@ mod bitfields;
 mod client;
 mod commands;
 mod crashes;
+mod databases;
 mod disk;
 mod dumping;
 mod geo;
