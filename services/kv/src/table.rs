@@ -1,20 +1,28 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, scripts,
-    server, serving, sets, sorted, sorted_ranges, sorted_store, streams, strings, substrings, transactions,
+    bitfield, bits, connection, databases, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
+    lolwut, observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store, sorting,
+    streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
 const GROUPS: &[&[Command]] = &[
+    bitfield::fields::COMMANDS,
     bits::COMMANDS,
     connection::COMMANDS,
+    databases::COMMANDS,
     dumping::COMMANDS,
     expiry::COMMANDS,
     generic::COMMANDS,
+    geo::members::COMMANDS,
+    geo::searching::COMMANDS,
     hashes::COMMANDS,
+    hyperloglog::counting::COMMANDS,
+    hyperloglog::debugging::COMMANDS,
     introspection::COMMANDS,
     lists::COMMANDS,
+    lolwut::COMMANDS,
     observing::latency::COMMANDS,
     observing::memory::COMMANDS,
     observing::monitor::COMMANDS,
@@ -31,6 +39,7 @@ const GROUPS: &[&[Command]] = &[
     sorted::COMMANDS,
     sorted_ranges::COMMANDS,
     sorted_store::COMMANDS,
+    sorting::sort::COMMANDS,
     streams::claims::COMMANDS,
     streams::entries::COMMANDS,
     streams::groups::COMMANDS,

@@ -1,13 +1,18 @@
 //! The commands, by their groups.
 
+pub mod bitfield;
 pub mod bits;
 pub mod connection;
+pub mod databases;
 pub mod dumping;
 pub mod expiry;
 pub mod generic;
+pub mod geo;
 pub mod hashes;
+pub mod hyperloglog;
 pub mod introspection;
 pub mod lists;
+pub mod lolwut;
 pub mod observing;
 pub mod pubsub;
 pub mod ranges;
@@ -19,6 +24,7 @@ pub mod sets;
 pub mod sorted;
 pub mod sorted_ranges;
 pub mod sorted_store;
+pub mod sorting;
 pub mod streams;
 pub mod strings;
 pub mod substrings;

@@ -14,7 +14,7 @@ use crate::keyspace::value::Value;
 use crate::keyspace::watch::Place;
 use crate::resp::reply::Reply;
 use bytes::Bytes;
-use indexmap::IndexSet;
+use indexmap::{Equivalent, IndexSet};
 
 commands! { "list":
     "blpop", -3, [WRITE BLOCKING], Keys::Range(1, -2, 1), "2.0.0", "Removes and returns the first element in a list. Blocks until an element is available otherwise."
@@ -206,17 +206,37 @@ pub fn serve(state: &mut State) {
     while !state.keyspace.pushed.is_empty() {
         // Keys are served in the order of their first pushes; what is pushed meanwhile comes behind all of these.
         let pushed: IndexSet<Place> = std::mem::take(&mut state.keyspace.pushed).into_iter().collect();
-        pushed.into_iter().for_each(|(database, key)| serve_key(state, database, &key));
+        // Those for whom there is nothing, or whose wish is of another kind, go on waiting.
+        for (place, _, slot) in waiting(state, &pushed) {
+            if let Some((database, key)) = pushed.get_index(place) {
+                serve_one(state, slot, *database, key);
+            }
+        }
     }
 }
 
-fn serve_key(state: &mut State, database: u8, key: &[u8]) {
-    let waits = |blocked: &Blocked| blocked.database == database && blocked.keys.iter().any(|it| &**it == key);
-    let waiting = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
-    let mut found: Vec<_> = waiting.filter(|(_, blocked)| waits(blocked)).map(|(slot, it)| (it.turn, slot)).collect();
+/// A key as it is looked up: by the same hash as a [`Place`].
+#[derive(Hash)]
+struct Wanted<'a>(u8, &'a [u8]);
+
+impl Equivalent<Place> for Wanted<'_> {
+    fn equivalent(&self, (database, key): &Place) -> bool {
+        self.0 == *database && self.1 == key.as_ref()
+    }
+}
+
+/// Who waits for which of these keys: its index, the client's turn, and its slot, in order. All who wait are looked at once, however many keys
+/// there are: SWAPDB gives all that they wait for.
+fn waiting(state: &State, pushed: &IndexSet<Place>) -> Vec<(usize, u64, usize)> {
+    let mut found = Vec::new();
+    let blocked = state.sessions.iter().filter_map(|(slot, session)| Some((slot, session.blocked.as_deref()?)));
+    for (slot, Blocked { database, keys, turn, .. }) in blocked {
+        let places = keys.iter().filter_map(|key| pushed.get_index_of(&Wanted(*database, key)));
+        found.extend(places.map(|place| (place, *turn, slot)));
+    }
     found.sort_unstable();
-    // Those for whom there is nothing, or whose wish is of another kind, go on waiting.
-    found.into_iter().for_each(|(_, slot)| serve_one(state, slot, database, key));
+    found.dedup();
+    found
 }
 
 fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {

@@ -29,13 +29,16 @@ commands! { "sorted-set":
 }
 
 /// What ZADD is asked for.
-#[derive(Default)]
-struct Options {
-    is_nx: bool,
-    is_xx: bool,
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Only members that are not there.
+    pub is_nx: bool,
+    /// Only members that are there.
+    pub is_xx: bool,
     is_gt: bool,
     is_lt: bool,
-    tells_changed: bool,
+    /// It answers how many have changed, those that were there included.
+    pub tells_changed: bool,
     adds: bool,
 }
 
@@ -91,11 +94,19 @@ fn zadd(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn add(call: &mut Call<'_>, first: usize, options: &Options) -> Result<(), Fault> {
-    let key = call.args.at(1);
     let pairs: Vec<(f64, &[u8])> = (first..call.args.len())
         .step_by(2)
         .map(|index| Ok((call.double(index)?, call.args.at(index + 1))))
         .collect::<Result<_, Fault>>()?;
+    put(call, pairs, options)
+}
+
+/// Gives members of the key that is the first argument these scores, and answers how many.
+///
+/// # Errors
+/// The key has another kind of value, or the sum of scores is none.
+pub fn put(call: &mut Call<'_>, pairs: Vec<(f64, &[u8])>, options: &Options) -> Result<(), Fault> {
+    let key = call.args.at(1);
     call.sorted(key)?;
     let (mut added, mut changed, mut last) = (0, 0, None);
     for (score, member) in pairs {

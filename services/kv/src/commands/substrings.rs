@@ -2,6 +2,7 @@
 
 use crate::engine::call::{Call, range};
 use crate::engine::command::{ONE, TWO, commands};
+use crate::engine::execute::admit_bytes;
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::text::TEXT_BYTES_MAX;
@@ -18,13 +19,18 @@ commands! { "string":
 /// Steps that LCS may take, and memory it may have, in cells of four bytes.
 const LCS_CELLS_MAX: usize = 16 << 20;
 
-/// Writes a part of a string.
+/// Writes a part of a string, which may be longer than it was: what is between is zero then.
 ///
 /// # Errors
-/// [`Fault::TooLong`].
+/// [`Fault::TooLong`], or the log has no room.
 pub fn write(call: &mut Call<'_>, key: &[u8], offset: usize, bytes: &[u8]) -> Result<(), Fault> {
     if offset.checked_add(bytes.len()).is_none_or(|end| end > TEXT_BYTES_MAX) {
         return Err(Fault::TooLong);
+    }
+    let zeroes = offset.saturating_sub(call.text(key)?.map_or(0, |text| text.len()));
+    // A short request makes a long string: the next checkpoint has to write it.
+    if zeroes > 0 {
+        admit_bytes(call.state, zeroes as u64, true)?;
     }
     call.change(Change::Write { key, offset: offset as u64, bytes });
     Ok(())

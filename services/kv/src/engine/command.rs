@@ -72,12 +72,34 @@ pub enum Keys {
     TargetAndCounted,
     /// The first half of what follows the word STREAMS, which is looked for from that argument on.
     Streams(usize),
+    /// The first argument, and the one behind the last of these words, which are looked for from that argument on. Some other words are
+    /// followed by so many arguments that are none of these words.
+    Stored {
+        /// Where the search begins.
+        from: usize,
+        /// The words.
+        words: &'static [&'static str],
+        /// The other words.
+        skipped: &'static [(&'static str, usize)],
+    },
+}
+
+/// The place behind the last one of some words.
+fn stored(args: &Args<'_>, from: usize, words: &[&str], skipped: &[(&str, usize)]) -> Option<usize> {
+    let (mut place, mut found) = (from, None);
+    while place < args.len() {
+        let is_one = words.iter().any(|word| args.is(place, word)) && place + 1 < args.len();
+        let count = skipped.iter().find(|(word, _)| args.is(place, word)).map_or(0, |(_, count)| *count);
+        found = if is_one { Some(place + 1) } else { found };
+        place += if is_one { 2 } else { 1 + count };
+    }
+    found
 }
 
 impl Keys {
     /// Whether they are known only by other arguments.
     pub fn are_counted(self) -> bool {
-        matches!(self, Keys::Counted(_) | Keys::TargetAndCounted)
+        matches!(self, Keys::Counted(_) | Keys::TargetAndCounted | Keys::Stored { .. })
     }
 
     /// The places of the keys.
@@ -100,6 +122,11 @@ impl Keys {
                 let first = (from..count).find(|place| args.is(*place, "STREAMS")).map_or(count, |place| place + 1);
                 (None, first, first + (count - first) / 2, 1)
             }
+            // There is one key at least, which is told before the target.
+            Keys::Stored { from, words, skipped } => match stored(args, from, words, skipped) {
+                Some(target) if count > 1 => (Some(1), target, target + 1, 1),
+                _ => (None, 1, 2.min(count), 1),
+            },
         };
         extra.into_iter().chain((first..end).step_by(step.max(1)))
     }
@@ -108,7 +135,7 @@ impl Keys {
     pub fn told(self) -> [i64; 3] {
         match self {
             Keys::Range(first, last, step) => [first as i64, i64::from(last), step as i64],
-            Keys::TargetAndCounted => [1, 1, 1],
+            Keys::TargetAndCounted | Keys::Stored { .. } => [1, 1, 1],
             Keys::None | Keys::Counted(_) | Keys::Streams(_) => [0, 0, 0],
         }
     }

@@ -125,7 +125,8 @@ fn check_found(state: &mut State, client: usize, command: &Command, args: &Args<
         return Err(Fault::Said("ERR Replica can't interact with the keyspace"));
     }
     let database = session.database;
-    if state.is_loading && (command.name == "ping" || !matches!(command.group, "connection" | "server")) {
+    let needs_keys = command.name == "ping" || !matches!(command.group, "connection" | "server");
+    if state.is_loading && (needs_keys || command.flags.has(Flags::WRITE)) {
         return Err(Fault::Said("LOADING Redis is loading the dataset in memory"));
     }
     eviction::admit(state, client, command)?;

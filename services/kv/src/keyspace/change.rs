@@ -6,7 +6,8 @@
 //!  bytes:   length (LEB128) · bytes          a key: length + 1; 0: the key of the change before
 //!  number:  LEB128, zigzag if it has a sign · score: 8, little-endian
 //! ```
-//! No change depends on a key but its own. So a checkpoint may write one key after the other while changes go on.
+//! No change depends on a key but its own. So a checkpoint may write one key after the other while changes go on. Databases that are swapped
+//! keep their turns in it, by [`Order`](crate::keyspace::order::Order).
 
 use crate::keyspace::leb;
 use crate::keyspace::stream::change::{Sink, Source, StreamChange};
@@ -20,7 +21,7 @@ pub enum End {
     Back,
 }
 
-/// What happens to one key; or, for [`Change::Flush`], to a database; or to a library of functions.
+/// What happens to one key; or, for [`Change::Flush`] and [`Change::Swap`], to databases; or to a library of functions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[allow(missing_docs, reason = "each variant says what its fields are")]
 pub enum Change<'a> {
@@ -32,6 +33,8 @@ pub enum Change<'a> {
     Expire { key: &'a [u8], at: i64 },
     /// All keys of the database are gone.
     Flush,
+    /// The database has all keys of this one, which has its keys.
+    Swap { with: u8 },
     /// Bytes of a string are written, from an offset on; what is before it is zero if it is new.
     Write { key: &'a [u8], offset: u64, bytes: &'a [u8] },
     /// A field of a hash has this value.
@@ -65,10 +68,10 @@ pub enum Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    /// Whose change it is; `None`: all keys', or a library's.
+    /// Whose change it is; `None`: all keys' of a database, or a library's.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Change::Flush | Change::PutLibrary { .. } | Change::DeleteLibrary { .. } => None,
+            Change::Flush | Change::Swap { .. } | Change::PutLibrary { .. } | Change::DeleteLibrary { .. } => None,
             Change::Put { key, .. }
             | Change::Delete { key }
             | Change::Expire { key, .. }
@@ -190,6 +193,7 @@ impl Encoder {
                 self.bytes.extend_from_slice(&[61, database]);
                 self.piece(name);
             }
+            Change::Swap { with } => self.bytes.extend_from_slice(&[62, database, with]),
             Change::Stream { key, what } => {
                 self.begin(what.kind(), database, key);
                 what.write(self);
@@ -284,6 +288,7 @@ impl<'a> Decoder<'a> {
             4 => Some(Change::Flush),
             60 => Some(Change::PutLibrary { name: self.piece()?, text: self.piece()? }),
             61 => Some(Change::DeleteLibrary { name: self.piece()? }),
+            62 => Some(Change::Swap { with: self.byte()? }),
             _ => None,
         };
         if let Some(change) = of_no_key {
@@ -351,7 +356,7 @@ mod tests {
     /// A change made of numbers and bytes.
     fn change<'a>(kind: u8, key: &'a [u8], piece: &'a [u8], number: i64) -> Change<'a> {
         let (index, end) = (number as u64, if number > 0 { End::Front } else { End::Back });
-        match kind % 28 {
+        match kind % 29 {
             0 => Change::Put { key, expires: number, text: piece },
             1 => Change::Delete { key },
             2 => Change::Expire { key, at: number },
@@ -370,6 +375,7 @@ mod tests {
             15 => Change::RemoveScore { key, member: piece },
             26 => Change::PutLibrary { name: key, text: piece },
             27 => Change::DeleteLibrary { name: piece },
+            28 => Change::Swap { with: kind },
             kind => Change::Stream { key, what: stream_change(kind, piece, number) },
         }
     }

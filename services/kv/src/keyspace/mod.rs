@@ -9,6 +9,7 @@ pub mod leb;
 pub mod libraries;
 pub mod list;
 pub mod memory;
+pub mod order;
 pub mod ranked;
 pub mod ready;
 pub mod set;

@@ -4,14 +4,15 @@ use crate::keyspace::change::{Change, Decoder, Encoder};
 use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
 use crate::keyspace::libraries::Libraries;
+use crate::keyspace::order::Order;
 use crate::keyspace::ready;
 use crate::keyspace::shapes::Shapes;
 use crate::keyspace::usage::Usage;
 use crate::keyspace::value::Value;
 use crate::keyspace::watch::{Place, Watches};
 
-/// How many databases there are.
-pub const DATABASES: u8 = 16;
+pub use crate::keyspace::order::DATABASES;
+
 /// Keys looked at in one round of expiry.
 const EXPIRE_SAMPLE: usize = 20;
 /// Rounds at once, at most.
@@ -19,11 +20,12 @@ const EXPIRE_ROUNDS: usize = 16;
 /// A record of a checkpoint ends when it has so many bytes.
 const RECORD_BYTES: usize = 256 << 10;
 
-/// A checkpoint's walk over all keys: libraries that are not yet written, the database, and the places that are not yet written, from the last one down.
+/// A checkpoint's walk over all keys: libraries that are not yet written, whose turn it is, and the places of that database that are not yet
+/// written, from the last one down.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     libraries: usize,
-    database: u8,
+    turn: u8,
     left: usize,
 }
 
@@ -31,6 +33,8 @@ pub struct Walk {
 #[derive(Debug, Default)]
 pub struct Keyspace {
     databases: [Database; DATABASES as usize],
+    /// In which order they are walked.
+    order: Order,
     /// Texts of functions.
     pub libraries: Libraries,
     /// The time (Unix, ms), as of this turn.
@@ -98,8 +102,14 @@ impl Keyspace {
         if matches!(change, Change::PutLibrary { .. } | Change::DeleteLibrary { .. }) {
             return self.apply(database, &change);
         }
-        let there = |key: &[u8]| self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some());
-        self.watches.changed(database, change.key(), there);
+        let there = |database: u8, key: &[u8]| {
+            self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some())
+        };
+        if let Change::Swap { with } = change {
+            self.watches.swapped(database, with, there);
+            return self.apply(database, &change);
+        }
+        self.watches.changed(database, change.key(), |key| there(database, key));
         if self.notes_pushes {
             let Some(keys) = self.databases.get(usize::from(database)) else { return };
             let pushed = &mut self.pushed;
@@ -108,11 +118,20 @@ impl Keyspace {
         self.apply(database, &change);
     }
 
+    /// Swaps two databases. Numbers that are none change nothing: no such change is made.
+    fn swap(&mut self, one: u8, other: u8) {
+        if let Ok([first, second]) = self.databases.get_disjoint_mut([one, other].map(usize::from)) {
+            std::mem::swap(first, second);
+            self.order.swap(one, other);
+        }
+    }
+
     /// Applies a change that is written down already.
     pub fn apply(&mut self, database: u8, change: &Change<'_>) {
         match (*change, self.databases.get_mut(usize::from(database))) {
             (Change::PutLibrary { name, text }, _) => self.libraries.put(name, text),
             (Change::DeleteLibrary { name }, _) => self.libraries.remove(name),
+            (Change::Swap { with }, _) => self.swap(database, with),
             (_, Some(database)) => {
                 (database.born, database.keeps_use) = (self.usage.born(self.now_ms), self.usage.is_lfu);
                 database.apply(change);
@@ -207,8 +226,8 @@ impl Keyspace {
 
     /// Begins to write all keys.
     pub fn walk(&self) -> Walk {
-        let left = self.database(DATABASES - 1).len();
-        Walk { libraries: self.libraries.len(), database: DATABASES - 1, left }
+        let turn = DATABASES - 1;
+        Walk { libraries: self.libraries.len(), turn, left: self.database(self.order.database(turn)).len() }
     }
 
     /// Adds the next key to `records`, all of which have to be appended with no other between them; whether there was one.
@@ -223,16 +242,17 @@ impl Keyspace {
             return true;
         }
         loop {
-            walk.left = walk.left.min(self.database(walk.database).len());
+            let number = self.order.database(walk.turn);
+            walk.left = walk.left.min(self.database(number).len());
             if let Some(left) = walk.left.checked_sub(1) {
                 walk.left = left;
-                if let Some((key, entry)) = self.database(walk.database).at(left) {
-                    self.dump_key(walk.database, key, entry, records);
+                if let Some((key, entry)) = self.database(number).at(left) {
+                    self.dump_key(number, key, entry, records);
                     return true;
                 }
             }
-            let Some(next) = walk.database.checked_sub(1) else { return false };
-            *walk = Walk { libraries: 0, database: next, left: self.database(next).len() };
+            let Some(turn) = walk.turn.checked_sub(1) else { return false };
+            *walk = Walk { libraries: 0, turn, left: self.database(self.order.database(turn)).len() };
         }
     }
 

@@ -62,4 +62,18 @@ impl Watches {
             }
         }
     }
+
+    /// Two databases are swapped. A key has changed if either has it, expired or not; `there`: whether a database has a key.
+    pub fn swapped(&mut self, one: u8, other: u8, there: impl Fn(u8, &[u8]) -> bool) {
+        self.versions += 1;
+        let version = self.versions;
+        let of_both = self.keys.iter_mut().filter(|((of, _), _)| *of == one || *of == other);
+        let changed = of_both.filter(|((_, key), _)| there(one, key) || there(other, key));
+        changed.for_each(|(_, watched)| watched.version = version);
+    }
+
+    /// Keys of a database that somebody watches.
+    pub fn of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
+        self.keys.keys().filter(move |(of, _)| *of == database).map(|(_, key)| key.as_ref())
+    }
 }

@@ -30,8 +30,14 @@ pub fn unsigned(text: &[u8]) -> Option<u64> {
 pub fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() <= 512)?;
     let number: f64 = text.parse().ok()?;
-    // Rust takes these words in any case, as C does; NaN is none that Redis takes.
-    (!number.is_nan()).then_some(number)
+    // Rust takes these words in any case, as C does; NaN is none that Redis takes, nor what C has no number for.
+    let is_out_of_range = number.is_infinite() && has_digits(text, b'0') || number == 0.0 && has_digits(text, b'1');
+    (!number.is_nan() && !is_out_of_range).then_some(number)
+}
+
+/// Whether a number that is written so has digits before its exponent, from this one on.
+fn has_digits(text: &str, least: u8) -> bool {
+    text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).any(|byte| (least..=b'9').contains(&byte))
 }
 
 /// As Redis answers a double: 17 digits, as C's `%.17g` has them.
@@ -107,6 +113,7 @@ mod tests {
         assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
         assert_eq!(unsigned(b"18446744073709551616"), None);
         assert_eq!(double(b"nan"), None);
+        assert_eq!([&b"1e400"[..], b"-1e-400", b"0e400", b"0e-400"].map(double), [None, None, Some(0.0), Some(0.0)]);
         assert_eq!(double(b"-inf"), Some(f64::NEG_INFINITY));
     }
 

@@ -177,6 +177,14 @@ impl Reply {
         }
     }
 
+    /// A double that was written already, with its digits behind the point.
+    pub fn decimal(&mut self, text: &str) {
+        match self.is_three {
+            true => self.line(b',', text.as_bytes()),
+            false => self.bulk(text.as_bytes()),
+        }
+    }
+
     /// Text for people.
     pub fn verbatim(&mut self, text: &str) {
         if !self.is_three {

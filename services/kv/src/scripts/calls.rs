@@ -88,8 +88,9 @@ fn allowed(turn: &Turn, args: &Args<'_>) -> Result<Found, Fault> {
     if NOT_ALLOWED.binary_search(&command.name).is_ok() {
         return Err(Fault::Said("ERR This Redis command is not allowed from script"));
     }
-    // A message is a write to those who listen.
-    if turn.is_read_only && (command.flags.has(Flags::WRITE) || command.name == "publish") {
+    // A message is a write to those who listen, and PFCOUNT keeps what it counted.
+    let may_write = command.flags.has(Flags::WRITE) || matches!(command.name, "publish" | "pfcount");
+    if turn.is_read_only && may_write {
         return Err(Fault::Said("ERR Write commands are not allowed from read-only scripts."));
     }
     Ok((place, command))

@@ -39,7 +39,7 @@ fn recover(disk: &mut Disk) -> (Journal, Keyspace) {
 fn command(random: &mut Random) -> String {
     let (key, other, word) = (random.below(30), random.below(30), random.below(1_000));
     let long = "v".repeat(random.below(400) as usize);
-    match random.below(14) {
+    match random.below(17) {
         0..=3 => format!("set k{key} {word}{long}"),
         4 => format!("del k{key} k{other}"),
         5 => format!("append k{key} {word}"),
@@ -50,6 +50,10 @@ fn command(random: &mut Random) -> String {
         10 => format!("hset h{key} {word} {long}"),
         11 => format!("sadd s{key} {word} {other}"),
         12 => format!("zadd z{key} {word} {other}"),
+        // Databases are swapped while a checkpoint walks through them.
+        13 => format!("swapdb {} {}", key % 3, other % 3),
+        14 => format!("select {}", key % 3),
+        15 => format!("pfadd p{key} {word} {other}"),
         _ => format!("mset k{key} {word} k{other} {long}"),
     }
 }

@@ -4,13 +4,18 @@
 //! `QANAT_SEEDS` is how many histories are tried, `QANAT_SEED` repeats one. A failing history prints its seed.
 #![forbid(unsafe_code)]
 
+mod bitfields;
 mod client;
 mod commands;
 mod crashes;
+mod databases;
 mod disk;
 mod dumping;
+mod geo;
+mod hyperloglog;
 mod operators;
 mod replay;
 mod scripts;
+mod sorting;
 mod streams;
 mod suite;
