@@ -1,13 +1,16 @@
 //! All commands.
 
 use crate::commands::{
-    bits, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub, scanning, scripts,
-    server, serving, sets, sorted, sorted_ranges, sorted_store, streams, strings, substrings, transactions,
+    acl, bits, clients, connection, dumping, expiry, generic, hashes, introspection, lists, observing, pubsub,
+    scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store, streams, strings, substrings,
+    transactions,
 };
 use crate::engine::command::{Command, put_table};
 
 const GROUPS: &[&[Command]] = &[
+    acl::COMMANDS,
     bits::COMMANDS,
+    clients::COMMANDS,
     connection::COMMANDS,
     dumping::COMMANDS,
     expiry::COMMANDS,

@@ -1,6 +1,8 @@
 //! The commands, by their groups.
 
+pub mod acl;
 pub mod bits;
+pub mod clients;
 pub mod connection;
 pub mod dumping;
 pub mod expiry;

@@ -6,6 +6,7 @@ use crate::commands::streams::delivery;
 use crate::engine::call::Call;
 use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
+use crate::engine::invalidation;
 use crate::engine::session::Silence;
 use crate::engine::session::{Blocked, Wish};
 use crate::engine::state::State;
@@ -208,6 +209,7 @@ pub fn serve(state: &mut State) {
         let pushed: IndexSet<Place> = std::mem::take(&mut state.keyspace.pushed).into_iter().collect();
         pushed.into_iter().for_each(|(database, key)| serve_key(state, database, &key));
     }
+    invalidation::tell(state, None);
 }
 
 fn serve_key(state: &mut State, database: u8, key: &[u8]) {

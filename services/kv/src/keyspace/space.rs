@@ -6,6 +6,7 @@ use crate::keyspace::dump;
 use crate::keyspace::libraries::Libraries;
 use crate::keyspace::ready;
 use crate::keyspace::shapes::Shapes;
+use crate::keyspace::touched::Touched;
 use crate::keyspace::usage::Usage;
 use crate::keyspace::value::Value;
 use crate::keyspace::watch::{Place, Watches};
@@ -49,6 +50,8 @@ pub struct Keyspace {
     pub notes_pushes: bool,
     /// Keys that had something added, or a stream that is gone: who waits for them has to be looked at.
     pub pushed: Vec<Place>,
+    /// Keys that have changed, if somebody who caches them wants to know.
+    pub touched: Touched,
 }
 
 impl Keyspace {
@@ -100,6 +103,9 @@ impl Keyspace {
         }
         let there = |key: &[u8]| self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some());
         self.watches.changed(database, change.key(), there);
+        if self.touched.is_wanted {
+            self.touched.note(&change);
+        }
         if self.notes_pushes {
             let Some(keys) = self.databases.get(usize::from(database)) else { return };
             let pushed = &mut self.pushed;

@@ -4,13 +4,16 @@
 //! `QANAT_SEEDS` is how many histories are tried, `QANAT_SEED` repeats one. A failing history prints its seed.
 #![forbid(unsafe_code)]
 
+mod caching;
 mod client;
 mod commands;
 mod crashes;
 mod disk;
 mod dumping;
 mod operators;
+mod pausing;
 mod replay;
 mod scripts;
 mod streams;
 mod suite;
+mod users;
