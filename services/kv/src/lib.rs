@@ -17,6 +17,7 @@
 pub mod commands;
 pub mod engine;
 mod figures;
+pub mod glob;
 pub mod journal;
 pub mod keyspace;
 mod limits;

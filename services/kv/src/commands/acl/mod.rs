@@ -121,7 +121,9 @@ fn try_out(call: &mut Call<'_>) -> Result<(), Fault> {
     let (place, command) = find_place(args.at(3)).ok_or_else(unknown)?;
     let (text, ranges) = args.joined(3);
     let tried = Args::new(&text, &ranges);
-    needs::number_of(place, command, &tried).ok_or_else(unknown)?;
+    if needs::is_unknown(command, &tried) {
+        return Err(unknown());
+    }
     let name = needs::whole_name(command, &tried);
     if !command.takes(tried.len()) {
         return Err(Fault::Arity(name.to_owned()));

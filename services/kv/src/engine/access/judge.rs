@@ -34,10 +34,9 @@ fn how_far((reason, place): &Refused) -> (u8, usize) {
     (matches!(reason, Reason::Key) as u8 + 2 * (matches!(reason, Reason::Channel) as u8), *place)
 }
 
-/// Why a user may not execute a command, which is in this place of the table; `None`: it may. A subcommand that there is not is refused
-/// by whoever executes it.
+/// Why a user may not execute a command, which is in this place of the table; `None`: it may.
 pub fn judge(user: &User, place: usize, command: &Command, args: &Args<'_>) -> Option<Refused> {
-    let number = needs::number_of(place, command, args)?;
+    let number = needs::number_of(place, command, args);
     let mut furthest: Option<Refused> = None;
     for selector in user.all_selectors() {
         let refusal = refused(selector, number, command, args)?;

@@ -2,11 +2,13 @@
 
 use crate::engine::command::{Command, Flags, all};
 use crate::engine::subcommands::{self, parts};
-use crate::engine::users::selector::Access;
+use crate::engine::users::selector::{Access, NUMBERS_MAX};
 use crate::resp::request::Args;
 
 /// Numbers from here on are subcommands'.
 const SUBCOMMANDS: usize = 320;
+/// The number of nothing that is known.
+const TO_COME: usize = NUMBERS_MAX - 1;
 
 /// Commands that look only whether there is such a key, or how long its value is.
 const LOOK: &[&str] = &[
@@ -106,12 +108,18 @@ pub fn name(number: usize) -> Option<&'static str> {
     }
 }
 
-/// The number of a command with these arguments: its subcommand's, if it has any. `None`: there is no such subcommand.
-pub fn number_of(place: usize, command: &Command, args: &Args<'_>) -> Option<usize> {
-    let has_any = !subcommands::of(command.name).is_empty();
-    match has_any && args.len() > 1 {
-        true => subcommands::place(command.name, args.at(1)).map(subcommand_number),
-        false => Some(number(place)),
+/// Whether a command with these arguments is one of its subcommands, and there is none of this name.
+pub fn is_unknown(command: &Command, args: &Args<'_>) -> bool {
+    args.len() > 1 && !subcommands::of(command.name).is_empty() && subcommands::find(command.name, args.at(1)).is_none()
+}
+
+/// The number of a command with these arguments: its subcommand's, if it has any. One that is not known here has the number of what is
+/// to come, which only those have who have all commands.
+pub fn number_of(place: usize, command: &Command, args: &Args<'_>) -> usize {
+    match subcommands::place(command.name, args.at(1)) {
+        Some(sub) => subcommand_number(sub),
+        None if is_unknown(command, args) => TO_COME,
+        None => number(place),
     }
 }
 
@@ -190,13 +198,12 @@ pub fn command_name(whole: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::users::selector::NUMBERS_MAX;
     use crate::table::table;
 
     #[test]
     fn names_can_be_found_and_numbers_are_there_for_all() {
         assert!([LOOK, CHANGE, MOVE, STORE].iter().all(|names| names.is_sorted()));
-        assert!(table().len() < SUBCOMMANDS && subcommand_number(subcommands::ALL.len()) <= NUMBERS_MAX);
+        assert!(table().len() < SUBCOMMANDS && subcommand_number(subcommands::ALL.len()) <= TO_COME);
         for (place, command) in table().iter().enumerate() {
             assert_eq!(name(number(place)), Some(command.name));
         }

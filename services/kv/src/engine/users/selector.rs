@@ -1,6 +1,6 @@
 //! [`Selector`]: a set of commands, keys and channels. What a command needs has to be in one of a user's selectors.
 
-use crate::engine::scan::matches;
+use crate::glob::matches;
 use std::collections::BTreeMap;
 
 /// Numbers that commands and subcommands have, at most.
