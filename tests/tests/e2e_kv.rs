@@ -112,6 +112,42 @@ fn in_memory_only_nothing_is_written_and_nothing_is_kept() {
     });
 }
 
+/// Passwords come from files, and hold from the first connection on.
+#[test]
+fn clients_say_who_they_are() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = directory.path().join("kv.img").display().to_string();
+        std::fs::write(directory.path().join("secret"), "sesame\n").expect("a file");
+        std::fs::write(directory.path().join("users.acl"), "user default off\nuser me on >p ~k* +@all\n")
+            .expect("a file");
+        let guarded = |more: &[&str]| {
+            let arguments = ["kv", "--disk", &disk, "--size", "64M"];
+            let running =
+                Program::new(qanat()).arguments(arguments).arguments(more).directory(directory.path()).start();
+            eventually("it asks who is there", PATIENCE, || {
+                let outcome = Program::new("redis-cli").arguments(["-h", ADDRESS, "ping"]).patience(PATIENCE).run();
+                outcome.text().trim() == "NOAUTH Authentication required."
+            });
+            running
+        };
+        let running = guarded(&["--password-file", "secret"]);
+        assert_eq!(ask(&["get", "key"]), "NOAUTH Authentication required.");
+        assert_eq!(ask(&["--no-auth-warning", "-a", "sesame", "mset", "key", "value", "other", "value"]), "OK");
+        tell(&running, Signal::TERM);
+        assert_eq!(running.wait(PATIENCE).code, Some(0));
+
+        let running = guarded(&["--acl-file", "users.acl"]);
+        let as_me =
+            |words: &[&str]| ask(&[["--no-auth-warning", "--user", "me", "--pass", "p"].as_slice(), words].concat());
+        assert_eq!(as_me(&["get", "key"]), "value");
+        let refused = "NOPERM this user has no permissions to access one of the keys used as arguments";
+        assert_eq!(as_me(&["get", "other"]), refused);
+        tell(&running, Signal::TERM);
+        assert_eq!(running.wait(PATIENCE).code, Some(0));
+    });
+}
+
 /// Some of the keys of a dump that Redis wrote, as whoever answers there has them.
 fn has_what_redis_wrote(ask: impl Fn(&[&str]) -> String) {
     assert_eq!(ask(&["dbsize"]), "14");

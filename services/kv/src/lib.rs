@@ -17,6 +17,7 @@
 pub mod commands;
 pub mod engine;
 mod figures;
+pub mod glob;
 pub mod journal;
 pub mod keyspace;
 mod limits;
@@ -27,7 +28,20 @@ pub mod scripts;
 pub mod service;
 pub mod table;
 
+pub use engine::access::lines::LinesError;
 pub use engine::operating::{Operating, Policy};
 pub use engine::settings::{Durability, Settings};
+pub use engine::users::digest::Digest;
+pub use engine::users::file::FILE_BYTES_MAX;
+pub use engine::users::user::User;
 pub use figures::Figures;
 pub use service::{KvConfig, KvService};
+
+/// The users of a file that is called `name`, as `ACL SAVE` writes it.
+///
+/// # Errors
+/// All lines that are not understood.
+pub fn users_of(name: &str, text: &[u8]) -> Result<Vec<User>, LinesError> {
+    table::table();
+    engine::access::lines::parse(name, text)
+}

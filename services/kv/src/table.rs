@@ -1,15 +1,17 @@
 //! All commands.
 
 use crate::commands::{
-    bitfield, bits, connection, databases, dumping, expiry, generic, geo, hashes, hyperloglog, introspection, lists,
-    lolwut, observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges, sorted_store, sorting,
-    streams, strings, substrings, transactions,
+    acl, bitfield, bits, clients, connection, databases, dumping, expiry, generic, geo, hashes, hyperloglog,
+    introspection, lists, lolwut, observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges,
+    sorted_store, sorting, streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
 const GROUPS: &[&[Command]] = &[
+    acl::COMMANDS,
     bitfield::fields::COMMANDS,
     bits::COMMANDS,
+    clients::COMMANDS,
     connection::COMMANDS,
     databases::COMMANDS,
     dumping::COMMANDS,

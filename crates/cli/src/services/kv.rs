@@ -4,9 +4,13 @@ mod check;
 mod disk;
 mod export;
 mod import;
+mod users;
 
 use crate::disk::{area_name, size};
-use crate::host::application::{Announcement, Application, Figures as HostFigures, Period, Place, Rates, Requirements};
+use crate::host::application::{
+    Announcement, Application, Figures as HostFigures, Files, Period, Place, Rates, Requirements,
+};
+use crate::host::privilege::paths::directory_of;
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
 use clap::builder::RangedU64ValueParser;
@@ -30,6 +34,8 @@ Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
+  sudo qanat kv --disk kv.img --password-file secret     clients say AUTH and what is in the file's first line
+  sudo qanat kv --disk kv.img --acl-file users.acl       users, each with keys and commands of its own
   sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   keys that are not used go
   sudo qanat kv --memory-only --maxmemory 4G --maxmemory-policy allkeys-lru   a cache, of which nothing is kept
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
@@ -75,6 +81,12 @@ pub struct Arguments {
     /// volatile-lfu, volatile-random, volatile-ttl
     #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = policy)]
     maxmemory_policy: Policy,
+    /// A file whose first line is the password that clients have to say. A password on the command line would be seen by all
+    #[arg(long, value_name = "FILE", conflicts_with = "acl_file")]
+    password_file: Option<PathBuf>,
+    /// A file of users and what each may do, as `ACL SAVE` writes it. `ACL LOAD` reads it again
+    #[arg(long, value_name = "FILE")]
+    acl_file: Option<PathBuf>,
     #[command(flatten)]
     place: HostArguments,
 }
@@ -106,6 +118,7 @@ struct Kv<'a> {
     arguments: &'a Arguments,
     /// `None`: it keeps keys in memory only.
     disk: Option<&'a Path>,
+    guard: users::Guard,
 }
 
 impl Application for Kv<'_> {
@@ -118,6 +131,12 @@ impl Application for Kv<'_> {
         let port = self.arguments.port;
         let ports = vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }];
         Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
+    }
+
+    /// `ACL LOAD` and `ACL SAVE` go on needing the users' file, as far as whoever goes on may use it.
+    fn files(&self) -> Files {
+        let places: Vec<PathBuf> = self.arguments.acl_file.iter().map(|file| directory_of(file)).collect();
+        Files::new(Vec::new(), places.clone(), places)
     }
 
     fn storage(&self) -> Result<Storage, String> {
@@ -144,6 +163,9 @@ impl Application for Kv<'_> {
             settings: Settings { has_log, durability, clients_max: connections, port, timeout_s: timeout, operating },
             identity: *identity,
             seed: u64::from_ne_bytes(*seed),
+            password: self.guard.password,
+            users: self.guard.users.clone(),
+            users_file: self.arguments.acl_file.clone(),
         }))
     }
 
@@ -235,7 +257,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(KvCommand::Check(arguments)) => check::run(arguments),
         None => {
             let disk = arguments.disk.as_deref();
-            host::run(&arguments.place, || Ok(Kv { arguments, disk }))
+            let files = (arguments.password_file.as_deref(), arguments.acl_file.as_deref());
+            host::run(&arguments.place, || Ok(Kv { arguments, disk, guard: users::Guard::read(files)? }))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! COMMAND: what commands there are.
 
+use crate::engine::access::categories::{Categories, of_command, of_subcommand};
 use crate::engine::call::Call;
 use crate::engine::command::{Command, NO_KEYS, all, commands};
 use crate::engine::execute;
@@ -23,8 +24,9 @@ fn tell(reply: &mut Reply, command: &Command) {
     reply.set(flags.len());
     flags.into_iter().for_each(|flag| reply.simple(flag));
     command.keys.told().into_iter().for_each(|number| reply.integer(number));
-    reply.set(1);
-    reply.simple(&format!("@{}", command.group));
+    let categories: Vec<&str> = of_command(command).names().collect();
+    reply.set(categories.len());
+    categories.into_iter().for_each(|name| reply.simple(&format!("@{name}")));
     // Tips, key specifications and subcommands: none are told.
     (0..3).for_each(|_| reply.array(0));
 }
@@ -82,8 +84,8 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a name of a group is to be listed.
-type Filter<'a> = dyn Fn(&str, &str) -> bool + 'a;
+/// Whether a name of these categories is to be listed.
+type Filter<'a> = dyn Fn(&str, Categories) -> bool + 'a;
 
 fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let (args, table) = (call.args, all());
@@ -91,16 +93,20 @@ fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let is_wanted: Box<Filter<'_>> = match args.len() {
         2 => Box::new(|_, _| true),
         _ if args.is(3, "PATTERN") => Box::new(|name, _| matches(wanted, name.as_bytes())),
-        _ if args.is(3, "ACLCAT") => Box::new(|_, group| wanted.eq_ignore_ascii_case(group.as_bytes())),
+        _ if args.is(3, "ACLCAT") => {
+            let category = Categories::named(wanted).unwrap_or_default();
+            Box::new(move |_, own| own.meets(category))
+        }
         // There are no modules.
         _ if args.is(3, "MODULE") => Box::new(|_, _| false),
         _ => return Err(Fault::Syntax),
     };
     let mut found: Vec<&str> = Vec::new();
     for command in table {
-        let (name, group) = (command.name, command.group);
-        let subs = subcommands::ALL.iter().copied().filter(|sub| sub.split('|').next() == Some(name));
-        found.extend([name].into_iter().chain(subs).filter(|name| is_wanted(name, group)));
+        let subs = subcommands::ALL.get(subcommands::of(command.name)).unwrap_or_default();
+        let subs = subs.iter().map(|sub| (*sub, of_subcommand(sub)));
+        let all = [(command.name, of_command(command))].into_iter().chain(subs);
+        found.extend(all.filter(|(name, own)| is_wanted(name, *own)).map(|(name, _)| name));
     }
     call.reply.array(found.len());
     found.into_iter().for_each(|name| call.reply.bulk(name.as_bytes()));
@@ -108,21 +114,12 @@ fn list(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
-    let texts: Vec<&[u8]> = call.args.from(2).collect();
-    let command = execute::find(call.args.at(2)).ok_or(Fault::Said("ERR Invalid command specified"))?;
-    if !command.takes(texts.len()) {
+    let (text, ranges) = call.args.joined(2);
+    let args = Args::new(&text, &ranges);
+    let command = execute::find(args.at(0)).ok_or(Fault::Said("ERR Invalid command specified"))?;
+    if !command.takes(args.len()) {
         return Err(Fault::Said("ERR Invalid number of arguments specified for command"));
     }
-    let mut start = 0;
-    let ranges: Vec<_> = texts
-        .iter()
-        .map(|text| {
-            start += text.len();
-            start - text.len()..start
-        })
-        .collect();
-    let joined = texts.concat();
-    let args = Args::new(&joined, &ranges);
     let places: Vec<usize> = command.keys.places(&args).collect();
     if places.is_empty() {
         return Err(Fault::Said("ERR The command has no key arguments"));

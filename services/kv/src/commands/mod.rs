@@ -1,7 +1,9 @@
 //! The commands, by their groups.
 
+pub mod acl;
 pub mod bitfield;
 pub mod bits;
+pub mod clients;
 pub mod connection;
 pub mod databases;
 pub mod dumping;

@@ -5,6 +5,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::eviction;
 use crate::engine::fault::Fault;
+use crate::engine::guard;
 use crate::engine::help;
 use crate::engine::scan::matches;
 use crate::engine::settings::{Durability, Statistics};
@@ -75,7 +76,7 @@ fn of_server(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
 fn of_clients(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     let state = &call.state;
     writeln!(text, "connected_clients:{}\r\nmaxclients:{}\r", state.sessions.len(), state.settings.clients_max)?;
-    writeln!(text, "blocked_clients:{}\r", state.blocked)
+    writeln!(text, "blocked_clients:{}\r\ntracking_clients:{}\r", state.blocked, state.tracking.clients)
 }
 
 fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
@@ -96,16 +97,27 @@ fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn of_statistics(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
-    let Statistics { commands, connections, refused, hits, misses, errors, input_bytes, output_bytes } =
+    let Statistics { commands, connections, refused, hits, misses, errors, input_bytes, output_bytes, unread } =
         call.state.statistics;
     writeln!(text, "total_connections_received:{connections}\r\nrejected_connections:{refused}\r")?;
     writeln!(text, "total_commands_processed:{commands}\r\ntotal_error_replies:{errors}\r")?;
     writeln!(text, "total_net_input_bytes:{input_bytes}\r\ntotal_net_output_bytes:{output_bytes}\r")?;
+    writeln!(text, "client_output_buffer_limit_disconnections:{unread}\r")?;
     writeln!(text, "keyspace_hits:{hits}\r\nkeyspace_misses:{misses}\r")?;
     writeln!(text, "expired_keys:{}\r", call.state.keyspace.expired)?;
     writeln!(text, "evicted_keys:{}\r", call.state.pool.evicted)?;
     writeln!(text, "pubsub_channels:{}\r", call.state.channels.names().count())?;
-    writeln!(text, "pubsub_patterns:{}\r", call.state.channels.patterns().len())
+    writeln!(text, "pubsub_patterns:{}\r", call.state.channels.patterns().len())?;
+    let tracking = &call.state.tracking;
+    writeln!(text, "tracking_total_keys:{}\r", tracking.table.len())?;
+    writeln!(text, "tracking_total_items:{}\r", tracking.table.readers())?;
+    writeln!(text, "tracking_total_prefixes:{}\r", tracking.prefixes.len())?;
+    writeln!(text, "tracking_evicted_keys:{}\r\ntracking_refused_keys:{}\r", tracking.evicted, tracking.refused)?;
+    let denials = &call.state.users.log.counts;
+    writeln!(text, "acl_access_denied_auth:{}\r", denials.password)?;
+    writeln!(text, "acl_access_denied_cmd:{}\r", denials.command)?;
+    writeln!(text, "acl_access_denied_key:{}\r", denials.key)?;
+    writeln!(text, "acl_access_denied_channel:{}\r", denials.channel)
 }
 
 fn of_keyspace(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
@@ -146,7 +158,11 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         let is_wanted =
             |name: &str| args.from(2).any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
+        // Passwords are not known.
+        let password =
+            if call.state.users.get(0).is_some_and(|user| user.needs_no_password) { "" } else { "(redacted)" };
         let settings = call.state.settings.list().into_iter().chain(call.state.keyspace.shapes().list());
+        let settings = settings.chain([("requirepass", password.to_owned())]);
         let found: Vec<_> = settings.filter(|(name, _)| is_wanted(name)).collect();
         call.reply.map(found.len());
         for (name, value) in found {
@@ -162,6 +178,8 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
         call.state.statistics = Statistics::default();
         (call.state.keyspace.expired, call.state.pool.evicted) = (0, 0);
         call.state.observed.counts = Default::default();
+        call.state.users.log.counts = Default::default();
+        (call.state.tracking.evicted, call.state.tracking.refused) = (0, 0);
         call.reply.ok();
     } else if args.is(1, "REWRITE") && args.len() == 2 {
         return Err(Fault::Said("ERR The server is running without a config file"));
@@ -196,6 +214,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let mut settings = call.state.settings.clone();
     let mut shapes = call.state.keyspace.shapes();
+    let mut password = None;
     for index in (2..call.args.len()).step_by(2) {
         let name = String::from_utf8_lossy(call.args.at(index)).to_ascii_lowercase();
         let value = call.args.at(index + 1);
@@ -206,6 +225,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
                 settings.durability = durability
                     .ok_or_else(|| wrong("argument(s) must be one of the following: everysec, always, no"))?;
             }
+            "requirepass" => password = Some(value),
             "timeout" => {
                 let seconds = unsigned(value).and_then(|seconds| u32::try_from(seconds).ok());
                 settings.timeout_s = seconds.ok_or_else(|| wrong("argument couldn't be parsed into an integer"))?;
@@ -230,6 +250,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
     call.state.settings = settings;
     eviction::configure(call.state);
     call.state.keyspace.set_shapes(shapes);
+    password.into_iter().for_each(|password| guard::set_password(call.state, password));
     call.reply.ok();
     Ok(())
 }

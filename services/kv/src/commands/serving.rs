@@ -6,6 +6,7 @@ use crate::commands::streams::delivery;
 use crate::engine::call::Call;
 use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
+use crate::engine::invalidation;
 use crate::engine::session::Silence;
 use crate::engine::session::{Blocked, Wish};
 use crate::engine::state::State;
@@ -213,6 +214,7 @@ pub fn serve(state: &mut State) {
             }
         }
     }
+    invalidation::tell(state, None);
 }
 
 /// A key as it is looked up: by the same hash as a [`Place`].

@@ -5,6 +5,7 @@ use crate::engine::command::{ALL, NO_KEYS, commands};
 use crate::engine::eviction;
 use crate::engine::execute;
 use crate::engine::fault::Fault;
+use crate::engine::guard::{self, When};
 use crate::engine::observer;
 use crate::engine::state::State;
 use crate::keyspace::watch::Place;
@@ -98,7 +99,12 @@ fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     for queued in &transaction.queued {
         let args = Args::new(&queued.text, &queued.ranges);
         let Some(found) = execute::find_place(args.at(0)) else { continue };
-        let outcome = execute::admit_queued(call.state, call.client, found.1, &args)
+        let allowed = match call.state.users.judges {
+            true => guard::admit(call.state, call.client, found, &args, When::AtExec),
+            false => Ok(()),
+        };
+        let outcome = allowed
+            .and_then(|()| execute::admit_queued(call.state, call.client, found.1, &args))
             .and_then(|()| execute::run(call.state, call.client, found, args, call.reply, true));
         if let Err(fault) = outcome {
             call.reply.error(&observer::failed(call.state, &fault));

@@ -208,6 +208,8 @@ pub(crate) use commands;
 
 /// The first argument is a key.
 pub const ONE: Keys = Keys::Range(1, 1, 1);
+/// The second is: the first one is a subcommand.
+pub const SECOND: Keys = Keys::Range(2, 2, 1);
 /// The first two are.
 pub const TWO: Keys = Keys::Range(1, 2, 1);
 /// All are.

@@ -58,6 +58,7 @@ pub fn configure(state: &mut State) {
     (usage.log_factor, usage.decay_minutes) = (operating.log_factor, operating.decay_minutes);
     state.pool.clear();
     state.observed.slow.trim(operating.slow_entries);
+    state.users.log.trim(operating.denials);
 }
 
 fn is_over(state: &State) -> bool {

@@ -4,6 +4,8 @@ use crate::engine::call::Call;
 use crate::engine::command::{Command, Flags, all};
 use crate::engine::eviction;
 use crate::engine::fault::Fault;
+use crate::engine::guard::{self, When};
+use crate::engine::invalidation;
 use crate::engine::observer;
 use crate::engine::session::Queued;
 use crate::engine::silence;
@@ -95,25 +97,30 @@ pub fn admit_bytes(state: &mut State, wanted: u64, grows: bool) -> Result<(), Fa
 
 fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<Found, Fault> {
     let found = find_place(args.at(0)).ok_or_else(|| unknown(args))?;
-    let checked = check_found(state, client, found.1, args);
+    let checked = check_found(state, client, found, args);
     if checked.is_err() {
         state.observed.counts.of(found.0).into_iter().for_each(|count| count.rejected += 1);
     }
     checked.map(|()| found)
 }
 
-fn check_found(state: &mut State, client: usize, command: &Command, args: &Args<'_>) -> Result<(), Fault> {
+fn check_found(state: &mut State, client: usize, found: Found, args: &Args<'_>) -> Result<(), Fault> {
+    let command = found.1;
     if !command.takes(args.len()) {
         return Err(Fault::Arity(command.name.to_owned()));
     }
     let Some(session) = state.sessions.get_mut(client) else { return Ok(()) };
     session.last_command = match command.group {
         // Only commands of these groups have subcommands.
-        "connection" | "generic" | "pubsub" | "server" => {
+        "connection" | "generic" | "pubsub" | "scripting" | "server" | "stream" => {
             subcommands::find(command.name, args.at(1)).unwrap_or(command.name)
         }
         _ => command.name,
     };
+    if state.users.judges {
+        guard::admit(state, client, found, args, When::Now)?;
+    }
+    let Some(session) = state.sessions.get_mut(client) else { return Ok(()) };
     if session.subscriptions() > 0 && !session.is_three && !command.flags.has(Flags::CHANNELS) {
         return Err(Fault::Told(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -138,12 +145,16 @@ fn check_found(state: &mut State, client: usize, command: &Command, args: &Args<
 
 /// Executes a request of a client, and answers it, unless the client does not want that.
 pub fn execute(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
-    if !silence::begins(state, client) {
-        return answer(state, client, args, reply);
+    if silence::begins(state, client) {
+        let mut unheard = Reply::default();
+        answer(state, client, args, &mut unheard);
+        silence::ends(state, client, args.at(0), unheard, reply);
+    } else {
+        answer(state, client, args, reply);
     }
-    let mut unheard = Reply::default();
-    answer(state, client, args, &mut unheard);
-    silence::ends(state, client, args.at(0), unheard, reply);
+    if state.tracking.clients > 0 {
+        invalidation::ended(state, client, &args, reply);
+    }
 }
 
 fn answer(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
@@ -161,6 +172,25 @@ fn answer(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
     if let Err(fault) = outcome {
         reply.error(&observer::failed(state, &fault));
     }
+}
+
+/// Whether a command may change keys, or tell others something: scripts, and messages.
+fn may_write(command: &Command) -> bool {
+    command.flags.has(Flags::WRITE)
+        || matches!(command.name, "eval" | "evalsha" | "fcall" | "function" | "pfcount" | "publish")
+}
+
+/// Whether a request has to wait until clients go on (`CLIENT PAUSE`).
+pub fn is_held(state: &State, client: usize, args: &Args<'_>) -> bool {
+    let now_ms = state.keyspace.now_ms;
+    if !state.pause.is_on(now_ms) {
+        return false;
+    }
+    let transaction = || state.sessions.get(client).and_then(|session| session.transaction.as_deref());
+    let writes = find(args.at(0)).is_some_and(|command| {
+        may_write(command) || command.name == "exec" && transaction().is_some_and(|transaction| transaction.writes)
+    });
+    state.pause.holds(now_ms, writes)
 }
 
 fn spoil(state: &mut State, client: usize) {
@@ -185,6 +215,7 @@ fn queue(state: &mut State, client: usize, command: &Command, args: &Args<'_>, r
         transaction.queued.clear();
         return Err(Fault::Said("ERR the commands of the transaction are too long together"));
     }
+    transaction.writes |= may_write(command);
     transaction.grows |= command.flags.has(Flags::GROWS);
     transaction.queued.push(queued);
     reply.simple("QUEUED");
@@ -215,9 +246,15 @@ pub fn run(
             state.keyspace.expire_if_over(database, args.at(place));
         }
     }
+    if state.tracking.clients > 0 {
+        invalidation::before_read(state, database, command, &args);
+    }
     let began = observer::begin(state);
     let outcome = (command.run)(&mut Call { state, client, database, args, reply, is_queued });
     observer::ended(state, client, (place, command), &args, (began, outcome.is_err()));
+    if state.tracking.clients > 0 {
+        invalidation::after_read(state, client, command, &args);
+    }
     outcome
 }
 

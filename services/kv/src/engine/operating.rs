@@ -2,7 +2,7 @@
 
 use crate::resp::number::{integer, unsigned};
 
-/// Entries of the slow log, at most. Each has some kibibytes.
+/// Entries of the slow log and of `ACL LOG`, at most. Each has some kibibytes.
 const SLOW_ENTRIES_MAX: i64 = 16_384;
 
 /// Which keys go if there is too little memory.
@@ -90,6 +90,10 @@ pub struct Operating {
     pub slow_entries: usize,
     /// What takes so many milliseconds is noted; 0: nothing.
     pub latency_ms: u64,
+    /// Entries of `ACL LOG`.
+    pub denials: usize,
+    /// Keys that are noted for clients that cache them; 0: any number.
+    pub tracked_keys: usize,
 }
 
 impl Default for Operating {
@@ -103,6 +107,8 @@ impl Default for Operating {
             slow_us: 10_000,
             slow_entries: 128,
             latency_ms: 0,
+            denials: 128,
+            tracked_keys: 1_000_000,
         }
     }
 }
@@ -138,8 +144,9 @@ fn small(value: &[u8], least: u32) -> Result<u32, WrongValue> {
 
 impl Operating {
     /// Names and values.
-    pub fn list(&self) -> [(&'static str, String); 8] {
+    pub fn list(&self) -> [(&'static str, String); 10] {
         [
+            ("acllog-max-len", self.denials.to_string()),
             ("latency-monitor-threshold", self.latency_ms.to_string()),
             ("lfu-decay-time", self.decay_minutes.to_string()),
             ("lfu-log-factor", self.log_factor.to_string()),
@@ -148,6 +155,7 @@ impl Operating {
             ("maxmemory-samples", self.samples.to_string()),
             ("slowlog-log-slower-than", self.slow_us.to_string()),
             ("slowlog-max-len", self.slow_entries.to_string()),
+            ("tracking-table-max-keys", self.tracked_keys.to_string()),
         ]
     }
 
@@ -157,6 +165,7 @@ impl Operating {
     /// Why the value is none.
     pub fn set(&mut self, name: &str, value: &[u8]) -> Result<bool, WrongValue> {
         match name {
+            "acllog-max-len" => self.denials = number(value, 0, SLOW_ENTRIES_MAX)? as usize,
             "latency-monitor-threshold" => self.latency_ms = number(value, 0, i64::MAX)? as u64,
             "lfu-decay-time" => self.decay_minutes = small(value, 0)?,
             "lfu-log-factor" => self.log_factor = small(value, 0)?,
@@ -169,6 +178,7 @@ impl Operating {
             "maxmemory-samples" => self.samples = small(value, 1)?,
             "slowlog-log-slower-than" => self.slow_us = number(value, -1, i64::MAX)?,
             "slowlog-max-len" => self.slow_entries = number(value, 0, SLOW_ENTRIES_MAX)? as usize,
+            "tracking-table-max-keys" => self.tracked_keys = number(value, 0, i64::MAX)? as usize,
             _ => return Ok(false),
         }
         Ok(true)

@@ -1,6 +1,7 @@
 //! [`Session`]: what is kept of a client, and [`Sessions`]: of all of them.
 
 use crate::engine::reading::Reading;
+use crate::engine::tracking::tracker::Tracker;
 use crate::keyspace::change::End;
 use crate::keyspace::watch::Place;
 use std::collections::BTreeSet;
@@ -25,6 +26,8 @@ pub struct Transaction {
     pub bytes: usize,
     /// One of them may make the keyspace larger.
     pub grows: bool,
+    /// One of them may change keys, or tell others something.
+    pub writes: bool,
     /// One of them was refused: EXEC will do nothing.
     pub is_spoiled: bool,
 }
@@ -121,6 +124,20 @@ pub struct Session {
     pub blocked: Option<Box<Blocked>>,
     /// It watches all commands.
     pub is_monitor: bool,
+    /// The place of the user that it is.
+    pub user: usize,
+    /// It has said who it is, or did not need to when it came.
+    pub is_authenticated: bool,
+    /// Wrong passwords that it has said since it came.
+    pub guesses: u32,
+    /// It is told when keys change that it has read (`CLIENT TRACKING`).
+    pub tracker: Option<Box<Tracker>>,
+    /// It tracks, or is told instead of one that does, or was once.
+    pub is_told: bool,
+    /// It is not to be closed for want of memory (`CLIENT NO-EVICT`), which it is never here.
+    pub is_kept: bool,
+    /// Its next request waits until clients go on (`CLIENT PAUSE`).
+    pub is_paused: bool,
     /// Whether it hears answers.
     pub silence: Silence,
     /// It is closed when what it is owed was sent.
@@ -147,6 +164,13 @@ impl Session {
             patterns: BTreeSet::new(),
             blocked: None,
             is_monitor: false,
+            user: 0,
+            is_authenticated: true,
+            guesses: 0,
+            tracker: None,
+            is_told: false,
+            is_kept: false,
+            is_paused: false,
             silence: Silence::Off,
             is_ending: false,
             is_killed: false,
@@ -165,6 +189,8 @@ pub struct Sessions {
     slots: Vec<Option<Box<Session>>>,
     count: usize,
     ids: u64,
+    /// Who comes has to say who it is.
+    pub are_asked: bool,
 }
 
 impl Sessions {
@@ -174,7 +200,7 @@ impl Sessions {
             self.slots.resize_with(slot + 1, || None);
         }
         self.ids += 1;
-        let session = Session::new(self.ids, peer, now_ms);
+        let session = Session { is_authenticated: !self.are_asked, ..Session::new(self.ids, peer, now_ms) };
         if let Some(place) = self.slots.get_mut(slot) {
             self.count += usize::from(place.is_none());
             *place = Some(Box::new(session));
@@ -198,6 +224,11 @@ impl Sessions {
     #[inline]
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut Session> {
         self.slots.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// The slot of the client of this number.
+    pub fn find(&self, id: u64) -> Option<usize> {
+        self.iter().find(|(_, session)| session.id == id).map(|(slot, _)| slot)
     }
 
     /// All, with their slots.

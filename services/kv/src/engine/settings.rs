@@ -88,4 +88,6 @@ pub struct Statistics {
     pub input_bytes: u64,
     /// Bytes that were sent.
     pub output_bytes: u64,
+    /// Connections closed because they did not take what they were told.
+    pub unread: u64,
 }

@@ -2,9 +2,12 @@
 
 use crate::engine::channels::Channels;
 use crate::engine::observed::Observed;
+use crate::engine::pause::Pause;
 use crate::engine::pool::Pool;
 use crate::engine::session::Sessions;
 use crate::engine::settings::{Settings, Statistics};
+use crate::engine::tracking::Tracking;
+use crate::engine::users::roster::Users;
 use crate::keyspace::space::Keyspace;
 use crate::scripts::store::Scripts;
 use bytes::Bytes;
@@ -48,6 +51,12 @@ pub struct State {
     pub sessions: Sessions,
     /// Who listens.
     pub channels: Channels,
+    /// Who may do what.
+    pub users: Users,
+    /// Which client has read which key, and wants to know when it changes.
+    pub tracking: Tracking,
+    /// Whether clients have to wait.
+    pub pause: Pause,
     /// Scripts that are remembered.
     pub scripts: Scripts,
     /// Settings.
@@ -85,6 +94,9 @@ impl State {
             keyspace: Keyspace::default(),
             sessions: Sessions::default(),
             channels: Channels::default(),
+            users: Users::default(),
+            tracking: Tracking::default(),
+            pause: Pause::default(),
             scripts: Scripts::default(),
             settings,
             statistics: Statistics::default(),

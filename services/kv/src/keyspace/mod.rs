@@ -18,6 +18,7 @@ pub mod sorted;
 pub mod space;
 pub mod stream;
 pub mod text;
+pub mod touched;
 pub mod usage;
 pub mod value;
 pub mod watch;

@@ -7,6 +7,7 @@ use crate::keyspace::libraries::Libraries;
 use crate::keyspace::order::Order;
 use crate::keyspace::ready;
 use crate::keyspace::shapes::Shapes;
+use crate::keyspace::touched::Touched;
 use crate::keyspace::usage::Usage;
 use crate::keyspace::value::Value;
 use crate::keyspace::watch::{Place, Watches};
@@ -53,6 +54,8 @@ pub struct Keyspace {
     pub notes_pushes: bool,
     /// Keys that had something added, or a stream that is gone: who waits for them has to be looked at.
     pub pushed: Vec<Place>,
+    /// Keys that have changed, if somebody who caches them wants to know.
+    pub touched: Touched,
 }
 
 impl Keyspace {
@@ -101,6 +104,9 @@ impl Keyspace {
         self.changes += 1;
         if matches!(change, Change::PutLibrary { .. } | Change::DeleteLibrary { .. }) {
             return self.apply(database, &change);
+        }
+        if self.touched.is_wanted {
+            self.touched.note(&change);
         }
         let there = |database: u8, key: &[u8]| {
             self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some())

@@ -9,6 +9,9 @@ use std::ops::Range;
 const LINE_BYTES_MAX: usize = 64 << 10;
 /// Arguments of a request, at most.
 const ARGUMENTS_MAX: i64 = 1 << 20;
+/// The same, if whose request it is did not say who it is, and bytes of each.
+const STRANGERS_ARGUMENTS_MAX: i64 = 10;
+const STRANGERS_BYTES_MAX: usize = 16 << 10;
 /// Place is kept for so many arguments before they have come.
 const ARGUMENTS_KEPT: usize = 64;
 
@@ -36,6 +39,12 @@ pub enum ProtocolError {
     /// An inline request with quotes that are not closed.
     #[error("unbalanced quotes in request")]
     Quotes,
+    /// More arguments than who did not say who it is may say.
+    #[error("unauthenticated multibulk length")]
+    StrangersCount,
+    /// A longer argument than it may say.
+    #[error("unauthenticated bulk length")]
+    StrangersLength,
 }
 
 /// What came of a look at the input.
@@ -56,9 +65,16 @@ pub struct Request {
     bulk: Option<usize>,
     /// The words of an inline request: what `args` are ranges of.
     words: Option<Vec<u8>>,
+    /// Whose it is did not say who it is: it may say little.
+    is_strangers: bool,
 }
 
 impl Request {
+    /// Whether whose requests these are has to say who it is, and has not.
+    pub fn set_stranger(&mut self, is_strangers: bool) {
+        self.is_strangers = is_strangers;
+    }
+
     /// Ready for the next one.
     pub fn clear(&mut self) {
         self.args.clear();
@@ -101,7 +117,11 @@ impl Request {
                         return Ok(Step::Incomplete);
                     };
                     let count = line.get(1..).and_then(integer).filter(|count| *count <= ARGUMENTS_MAX);
-                    self.remaining = count.ok_or(ProtocolError::Count)?.max(0) as usize;
+                    let count = count.ok_or(ProtocolError::Count)?;
+                    if self.is_strangers && count > STRANGERS_ARGUMENTS_MAX {
+                        return Err(ProtocolError::StrangersCount);
+                    }
+                    self.remaining = count.max(0) as usize;
                     self.args.reserve(self.remaining.min(ARGUMENTS_KEPT));
                     self.position = next;
                 }
@@ -123,7 +143,11 @@ impl Request {
                     return Err(ProtocolError::NoBulk(line.first().map_or('\r', |byte| *byte as char)));
                 };
                 let length = integer(length).and_then(|length| usize::try_from(length).ok());
-                self.bulk = Some(length.filter(|length| *length <= bulk_bytes_max).ok_or(ProtocolError::Length)?);
+                let length = length.filter(|length| *length <= bulk_bytes_max).ok_or(ProtocolError::Length)?;
+                if self.is_strangers && length > STRANGERS_BYTES_MAX {
+                    return Err(ProtocolError::StrangersLength);
+                }
+                self.bulk = Some(length);
                 self.position = next;
                 continue;
             };
@@ -177,6 +201,17 @@ impl<'a> Args<'a> {
     pub fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let Args { text, ranges } = *self;
         ranges.get(index..).unwrap_or_default().iter().map(move |range| text.get(range.clone()).unwrap_or_default())
+    }
+
+    /// Those from `index` on, as arguments of another request: their text in one piece, and where each is.
+    pub fn joined(&self, index: usize) -> (Vec<u8>, Vec<Range<usize>>) {
+        let (mut text, mut ranges) = (Vec::new(), Vec::new());
+        for argument in self.from(index) {
+            let start = text.len();
+            text.extend_from_slice(argument);
+            ranges.push(start..text.len());
+        }
+        (text, ranges)
     }
 
     /// Bytes of all of them.

@@ -4,6 +4,7 @@ use crate::engine::command::Flags;
 use crate::engine::eviction;
 use crate::engine::execute::{self, Found};
 use crate::engine::fault::Fault;
+use crate::engine::guard::{self, When};
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -18,7 +19,8 @@ use mlua::{Lua, MultiValue, Value};
 const ARGUMENTS_BYTES_MAX: usize = 128 << 20;
 
 /// Commands that Redis does not allow in scripts.
-const NOT_ALLOWED: [&str; 34] = [
+const NOT_ALLOWED: [&str; 35] = [
+    "acl",
     "auth",
     "blmove",
     "blpop",
@@ -101,6 +103,9 @@ fn executed(turn: &mut Turn, args: Args<'_>) -> Result<Vec<u8>, Fault> {
     let found = allowed(turn, &args)?;
     let (client, is_three) = (turn.client, turn.is_three);
     let state = &mut turn.state;
+    if state.users.judges {
+        guard::admit(state, client, found, &args, When::InScript)?;
+    }
     eviction::admit(state, client, found.1)?;
     execute::admit_queued(state, client, found.1, &args)?;
     // Answers are in the version that the script wants, whatever its client speaks.

@@ -2,7 +2,8 @@
 
 use super::KvService;
 use crate::commands::serving;
-use crate::engine::execute::execute;
+use crate::engine::execute::{execute, is_held};
+use crate::engine::guard;
 use crate::journal::News;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::resp::request::{Args, Request, Step};
@@ -29,9 +30,10 @@ impl KvService {
     pub(super) fn data<C: Commands + StorageCommands>(&mut self, id: ConnectionId, chunk: Chunk, context: &mut C) {
         self.state.statistics.input_bytes += chunk.len() as u64;
         let slot = id.index();
+        let is_paused = self.state.sessions.get(slot).is_some_and(|session| session.is_paused);
         match self.connection(id) {
             None => context.consume(id, chunk),
-            Some(connection) if !connection.held.is_empty() => connection.held.push_back((chunk, 0)),
+            Some(connection) if is_paused || !connection.held.is_empty() => connection.held.push_back((chunk, 0)),
             Some(_) => {
                 self.feed(id, chunk, 0, context);
                 self.settle(slot, context);
@@ -62,8 +64,9 @@ impl KvService {
 
     /// Whether requests of a client are executed now.
     fn goes_on(&mut self, slot: usize) -> bool {
-        let is_free =
-            self.state.sessions.get(slot).is_some_and(|session| session.blocked.is_none() && !session.is_ending);
+        let is_free = self.state.sessions.get(slot).is_some_and(|session| {
+            session.blocked.is_none() && !session.is_ending && !session.is_killed && !session.is_paused
+        });
         let owes = self.connections.get(slot).is_some_and(|connection| connection.backlog() > OWED_BYTES_MAX);
         let is_busy = self.journal.as_ref().is_some_and(crate::journal::Journal::is_busy);
         if is_free && !owes && is_busy && !self.stalled.contains(&slot) {
@@ -149,10 +152,17 @@ impl KvService {
         // Each round uses bytes of the input, or ends it.
         while self.goes_on(slot) {
             let rest = input.get(done.used..).unwrap_or_default();
+            request.set_stranger(guard::is_stranger(&self.state, slot));
             match request.advance(rest, TEXT_BYTES_MAX) {
                 Ok(Step::Incomplete) => break,
                 Ok(Step::Complete(used)) => {
                     let args = request.args(rest);
+                    if is_held(&self.state, slot, &args) {
+                        // It is looked at again when clients go on.
+                        request.clear();
+                        self.pause(slot);
+                        break;
+                    }
                     if !args.is_empty() {
                         done.answers += 1;
                         done.has_failed |= self.execute(slot, args, context);
@@ -170,6 +180,23 @@ impl KvService {
             }
         }
         done
+    }
+
+    /// A client waits until clients go on.
+    fn pause(&mut self, slot: usize) {
+        self.state.sessions.get_mut(slot).into_iter().for_each(|session| session.is_paused = true);
+        self.paused.push(slot);
+    }
+
+    /// Those who had to wait go on, if they may.
+    pub(super) fn unpause(&mut self) {
+        if self.paused.is_empty() || self.state.pause.is_on(self.state.keyspace.now_ms) {
+            return;
+        }
+        for slot in std::mem::take(&mut self.paused) {
+            self.state.sessions.get_mut(slot).into_iter().for_each(|session| session.is_paused = false);
+            self.woken.push_back(slot);
+        }
     }
 
     /// Executes a request; whether its changes could not be written down.

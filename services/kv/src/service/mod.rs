@@ -3,11 +3,15 @@
 mod connection;
 mod input;
 mod output;
+mod users_file;
 
 use crate::commands::{pubsub, serving, transactions};
 use crate::engine::settings::{Durability, Settings};
 use crate::engine::state::{LogState, State};
-use crate::engine::{eviction, observer};
+use crate::engine::users::digest::Digest;
+use crate::engine::users::roster::Chance;
+use crate::engine::users::user::User;
+use crate::engine::{eviction, guard, invalidation, observer};
 use crate::figures::Figures;
 use crate::journal::{Journal, News};
 use crate::resp::reply::Reply;
@@ -19,6 +23,7 @@ use qanat::{
 };
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +48,12 @@ pub struct KvConfig {
     pub identity: [u8; 16],
     /// Chance.
     pub seed: u64,
+    /// The password of who says no name; `None`: there is none.
+    pub password: Option<Digest>,
+    /// Users that there are besides, or in place of who says no name: [`users_of`](crate::users_of) reads them.
+    pub users: Vec<User>,
+    /// The file that they are from: `ACL LOAD` reads it, and `ACL SAVE` replaces it.
+    pub users_file: Option<PathBuf>,
 }
 
 /// A store.
@@ -61,6 +72,8 @@ pub struct KvService {
     woken: VecDeque<usize>,
     /// Connections that wait until the log is not busy.
     stalled: Vec<usize>,
+    /// Connections that wait until clients go on (`CLIENT PAUSE`).
+    paused: Vec<usize>,
     /// Bytes of requests that have come in part, of all connections.
     gathered_bytes: usize,
     /// Somebody asked for a flush.
@@ -85,6 +98,23 @@ fn now_ns() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
+/// Who may do what, from the beginning on.
+fn put_users(state: &mut State, config: &KvConfig) {
+    for user in &config.users {
+        // There are no more than a file may have.
+        guard::put_user(state, user.clone());
+    }
+    if let (Some(password), Some(user)) = (config.password, state.users.get(0)) {
+        let mut user = User { needs_no_password: false, ..user.clone() };
+        user.add_password(password);
+        guard::put_user(state, user);
+    }
+    state.users.file = config.users_file.as_deref().map(users_file::open);
+    // Without it no passwords are made.
+    state.users.chance = qanat::entropy().ok().map(Chance::new);
+    state.kills = false;
+}
+
 impl KvService {
     /// A store that opens its log when it starts.
     pub fn new(config: KvConfig) -> KvService {
@@ -96,6 +126,7 @@ impl KvService {
         }
         state.observed.clock = Some(now_ns);
         eviction::configure(&mut state);
+        put_users(&mut state, &config);
         KvService {
             config,
             state,
@@ -105,6 +136,7 @@ impl KvService {
             gated: Vec::new(),
             woken: VecDeque::new(),
             stalled: Vec::new(),
+            paused: Vec::new(),
             gathered_bytes: 0,
             commit_wanted: false,
             wall: (Time::ZERO, 0),
@@ -189,6 +221,8 @@ impl KvService {
             let slot = id.index();
             pubsub::leave(&mut self.state, slot);
             observer::leave(&mut self.state, slot);
+            invalidation::leave(&mut self.state, slot);
+            self.paused.retain(|paused| *paused != slot);
             transactions::unwatch(&mut self.state, slot);
             serving::unblock(&mut self.state, slot);
             self.state.sessions.remove(slot);
@@ -248,7 +282,8 @@ impl KvService {
         self.set_time(now);
         serving::expire(&mut self.state);
         let is_ready = self.journal.as_ref().is_none_or(Journal::is_ready);
-        if is_ready && self.state.log.room_to_shrink > 0 {
+        let is_paused = self.state.pause.is_on(self.state.keyspace.now_ms);
+        if is_ready && !is_paused && self.state.log.room_to_shrink > 0 {
             observer::timed(&mut self.state, "expire-cycle", |State { keyspace, random, .. }| {
                 keyspace.expire_some(random)
             });
@@ -269,7 +304,7 @@ impl KvService {
     }
 
     fn arm<C: Commands>(&mut self, context: &mut C) {
-        let after = if self.state.blocked > 0 { TICK_WAITING } else { TICK };
+        let after = if self.state.blocked > 0 || !self.paused.is_empty() { TICK_WAITING } else { TICK };
         // A stack without timers left has more than this one to wait for; the next connection tries again.
         let _ = context.set_timer(after, TICK_TOKEN);
     }
@@ -281,7 +316,10 @@ impl KvService {
         }
         self.idle_looked_ms = now;
         for (_, session) in self.state.sessions.iter_mut() {
-            let is_idle = now - session.last_ms > timeout && session.subscriptions() == 0 && session.blocked.is_none();
+            let is_idle = now - session.last_ms > timeout
+                && session.subscriptions() == 0
+                && session.blocked.is_none()
+                && !session.is_paused;
             session.is_killed |= is_idle;
         }
         self.state.kills = true;
@@ -324,6 +362,7 @@ impl KvService {
     }
 
     fn turn<C: Commands + StorageCommands>(&mut self, context: &mut C) {
+        self.unpause();
         while let Some(slot) = self.woken.pop_front() {
             self.resume(slot, context);
         }

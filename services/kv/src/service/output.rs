@@ -7,7 +7,7 @@ use crate::limits::MISCONF;
 use qanat::{Bytes, CommandError, Commands, ConnectionId, StorageCommands};
 use qanat_store::Position;
 
-/// A client that listens to channels, or watches commands, and takes nothing is closed if it is owed more than this.
+/// A client that listens to channels, watches commands or tracks keys, and takes nothing is closed if it is owed more than this.
 const MESSAGES_BYTES_MAX: u64 = 32 << 20;
 
 impl KvService {
@@ -52,11 +52,12 @@ impl KvService {
             connection.push(Piece { gate: gate.filter(|_| is_caused), bytes, answers: u32::from(is_caused) });
             if connection.backlog() > MESSAGES_BYTES_MAX
                 && let Some(session) = self.state.sessions.get_mut(slot)
-                && (session.subscriptions() > 0 || session.is_monitor)
+                && (session.subscriptions() > 0 || session.is_monitor || session.is_told)
+                && !session.is_killed
             {
                 session.is_killed = true;
                 self.state.kills = true;
-                self.state.statistics.refused += 1;
+                self.state.statistics.unread += 1;
             }
             self.flush(slot, context);
             // It may have waited for this.
@@ -136,7 +137,9 @@ impl KvService {
             return;
         };
         let Some(session) = self.state.sessions.get(slot) else { return };
-        let is_done = connection.output.is_empty() && (connection.held.is_empty() || session.blocked.is_some());
+        let is_done = connection.output.is_empty()
+            && !session.is_paused
+            && (connection.held.is_empty() || session.blocked.is_some());
         if is_done && !connection.is_closing {
             connection.is_closing = true;
             // One that is gone already says so by its last event.

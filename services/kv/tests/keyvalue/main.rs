@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bitfields;
+mod caching;
 mod client;
 mod commands;
 mod crashes;
@@ -14,8 +15,10 @@ mod dumping;
 mod geo;
 mod hyperloglog;
 mod operators;
+mod pausing;
 mod replay;
 mod scripts;
 mod sorting;
 mod streams;
 mod suite;
+mod users;

@@ -1,7 +1,7 @@
 //! MEMORY, and what INFO tells of it. All of it is an estimate: see [`keyspace::memory`](crate::keyspace::memory).
 
 use crate::engine::call::Call;
-use crate::engine::command::{NO_KEYS, commands};
+use crate::engine::command::{SECOND, commands};
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::state::State;
@@ -11,7 +11,7 @@ use crate::resp::number::integer;
 use std::fmt::Write;
 
 commands! { "server":
-    "memory", -2, [READ], NO_KEYS, "4.0.0", "A container for memory diagnostics commands" => memory_command;
+    "memory", -2, [READ], SECOND, "4.0.0", "A container for memory diagnostics commands" => memory_command;
 }
 
 /// What is known of memory.

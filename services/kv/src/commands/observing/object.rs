@@ -1,12 +1,12 @@
 //! OBJECT: how a value is kept, and when it was used.
 
 use crate::engine::call::Call;
-use crate::engine::command::{NO_KEYS, commands};
+use crate::engine::command::{SECOND, commands};
 use crate::engine::fault::Fault;
 use crate::engine::help;
 
 commands! { "generic":
-    "object", -2, [READ], NO_KEYS, "2.2.3", "A container for object introspection commands" => object;
+    "object", -2, [READ], SECOND, "2.2.3", "A container for object introspection commands" => object;
 }
 
 const NOT_BY_FREQUENCY: Fault = Fault::Said(

@@ -1,0 +1,52 @@
+//! [`OnDisk`]: a users' file on a disk of the machine.
+
+use crate::engine::users::file::{FILE_BYTES_MAX, UsersFile};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// See the module.
+#[derive(Debug)]
+struct OnDisk(PathBuf);
+
+/// The file at a path.
+pub fn open(path: &Path) -> Box<dyn UsersFile> {
+    Box::new(OnDisk(path.to_owned()))
+}
+
+/// What a file has, if that is no more than a users' file may have.
+///
+/// # Errors
+/// It can't be read, or is longer.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > FILE_BYTES_MAX {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    Ok(text)
+}
+
+impl UsersFile for OnDisk {
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        read(&self.0)
+    }
+
+    /// It is written beside, made durable, and put in place.
+    fn replace(&self, text: &[u8]) -> io::Result<()> {
+        let directory = self.0.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut beside = self.0.clone().into_os_string();
+        beside.push(".new");
+        let mut file = File::create(&beside)?;
+        // Whoever may not read the old one may not read the new one.
+        file.set_permissions(fs::metadata(&self.0)?.permissions())?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&beside, &self.0)?;
+        File::open(directory)?.sync_all()
+    }
+}
