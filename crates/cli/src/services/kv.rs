@@ -7,15 +7,19 @@ mod import;
 
 use crate::disk::{area_name, size};
 use crate::host::application::{Announcement, Application, Figures as HostFigures, Period, Place, Rates, Requirements};
+use crate::host::export::ExportArguments;
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use qanat::disk::AreaName;
-use qanat::{AreaId, PROTOCOL_TCP, Storage, entropy};
+use qanat::{AreaId, Doorbell, PROTOCOL_TCP, Storage, entropy};
+use qanat_export::parts::Part;
+use qanat_kv::export::keys::{self, KvAsker, KvDesk};
 use qanat_kv::{Durability, Figures, KvConfig, KvService, Operating, Policy, Settings};
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// Keep keys and values that are durable when they are acknowledged, and speak Redis' protocol
@@ -31,6 +35,7 @@ Examples:
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
   sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   a cache: keys that are not used go
+  sudo qanat kv --disk kv.img --export                   keys, SLOWLOG and figures as files in /run/qanat/export/kv
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
   sudo qanat kv --disk fast                              used through the disk's core
   qanat kv import dump.rdb --disk kv.img                 what Redis has saved, into a stopped store
@@ -72,6 +77,8 @@ pub struct Arguments {
     #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = policy)]
     maxmemory_policy: Policy,
     #[command(flatten)]
+    export: ExportArguments,
+    #[command(flatten)]
     place: HostArguments,
 }
 
@@ -101,6 +108,17 @@ enum Answered {
 struct Kv<'a> {
     arguments: &'a Arguments,
     disk: &'a Path,
+    /// The questions of an export, and what rings for them. They outlive a card.
+    desk: (KvAsker, KvDesk, Doorbell),
+}
+
+impl<'a> Kv<'a> {
+    fn new(arguments: &'a Arguments, disk: &'a Path) -> Result<Kv<'a>, String> {
+        let doorbell = Doorbell::new().map_err(|error| format!("doorbell: {error}"))?;
+        let rung = doorbell.clone();
+        let (asker, desk) = keys::open_desk(move || rung.ring());
+        Ok(Kv { arguments, disk, desk: (asker, desk, doorbell) })
+    }
 }
 
 impl Application for Kv<'_> {
@@ -113,6 +131,14 @@ impl Application for Kv<'_> {
         let port = self.arguments.port;
         let ports = vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }];
         Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
+    }
+
+    fn export(&self) -> Option<&ExportArguments> {
+        Some(&self.arguments.export)
+    }
+
+    fn parts(&self) -> Vec<(String, Part)> {
+        keys::parts(&self.desk.0)
     }
 
     fn storage(&self) -> Result<Storage, String> {
@@ -131,13 +157,19 @@ impl Application for Kv<'_> {
         };
         let operating =
             Operating { memory_max: maxmemory.unwrap_or(0), policy: maxmemory_policy, ..Operating::default() };
-        Ok(KvService::new(KvConfig {
+        let (_, desk, doorbell) = &self.desk;
+        let service = KvService::new(KvConfig {
             area: AreaId::new(0, 0),
             serves_six: place.serves_six,
             settings: Settings { durability, clients_max: connections, port, timeout_s: timeout, operating },
             identity: *identity,
             seed: u64::from_ne_bytes(*seed),
-        }))
+        });
+        Ok(service.with_desk(desk.clone(), doorbell.clone()))
+    }
+
+    fn doorbell(service: &KvService) -> Option<(BorrowedFd<'_>, &'static str)> {
+        Some((service.desk_bell()?.as_fd(), "questions of an export"))
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
@@ -226,7 +258,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(KvCommand::Check(arguments)) => check::run(arguments),
         None => {
             let disk = arguments.disk.as_deref().ok_or("--disk is missing")?;
-            host::run(&arguments.place, || Ok(Kv { arguments, disk }))
+            host::run(&arguments.place, || Kv::new(arguments, disk))
         }
     }
 }
