@@ -88,7 +88,7 @@ fn file(content: Bytes) -> Part {
 #[test]
 fn conventional_programs_read_a_tree_and_change_nothing() {
     scenario(|| {
-        let big: Bytes = (0..3_000_000_u32).map(|number| (number * 7 >> 3) as u8).collect::<Vec<_>>().into();
+        let big: Bytes = (0..3_000_000_u32).map(|number| (number * 7 / 8) as u8).collect::<Vec<_>>().into();
         let below =
             vec![("word".to_owned(), file("a needle in it\n".into())), ("empty".to_owned(), file(Bytes::new()))];
         let parts = vec![

@@ -111,7 +111,7 @@ mod tests {
             left = Some(next);
         }
         assert_eq!((pages, all.len()), (4, 1_000));
-        assert!(all.contains(&b"key%2017"[..].to_vec()) && !all.contains(&b"over"[..].to_vec()));
+        assert!(all.contains(&b"key%2017"[..]) && !all.contains(&b"over"[..]));
         // Whatever cookie comes.
         assert!(answer(&state, &Question::Names(Some(u64::MAX))).is_ok());
     }
