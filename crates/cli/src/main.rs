@@ -27,6 +27,7 @@ mod version;
 use control::{down, filter, limits, net, net_core, rate, status, top, up, vnic};
 use diagnose::{bench, doctor};
 use host::disk_core;
+use host::export::keeper as export_keeper;
 use host::privilege::steward;
 use services::Service;
 use version::VERSION;
@@ -80,6 +81,8 @@ enum Command {
     Doctor(doctor::Arguments),
     #[command(hide = true)]
     DiskCore(disk_core::Arguments),
+    #[command(hide = true)]
+    ExportKeeper(export_keeper::Arguments),
     #[command(hide = true)]
     Steward(steward::Arguments),
 }
@@ -151,6 +154,7 @@ fn run(command: Command) -> ExitCode {
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::DiskCore(arguments) => disk_core::run(&arguments),
+        Command::ExportKeeper(arguments) => export_keeper::run(&arguments),
         Command::Steward(arguments) => steward::run(&arguments),
     };
     match outcome {

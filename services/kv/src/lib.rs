@@ -9,6 +9,7 @@
 //! * [`resp`]: the protocol. [`keyspace`]: keys, values, and the changes that happen to them. [`engine`]: what executes commands.
 //!   [`commands`]: the commands by their groups. [`scripts`]: clients' programs. All of these know neither network nor disk nor clock.
 //! * [`rdb`]: dumps in the format of Redis. [`offline`]: the log of a stopped service, to read, check and fill.
+//! * [`export`]: what conventional programs read of a store, as files.
 //! * [`journal`]: the log, its checkpoints and recovery. [`service`]: connections, and which answer waits for what.
 //!
 //! One thread has all of it. `docs/kv.md` is for users, `docs/design/kv.md` says how it works and why.
@@ -16,6 +17,7 @@
 
 pub mod commands;
 pub mod engine;
+pub mod export;
 mod figures;
 pub mod glob;
 pub mod journal;

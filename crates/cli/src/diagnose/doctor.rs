@@ -9,6 +9,8 @@ use qanat_control::protocol::{Provider, Status, VnicStatus};
 use qanat_daemon::policy::Policy;
 use qanat_daemon::policy::usual_disk_records;
 use qanat_daemon::{is_left_program, left_partitions, leftovers};
+use qanat_export::place::mounted;
+use qanat_export::probe::{Health, probe};
 use qanat_nic::foreign::refuse_rights;
 use qanat_nic::link::{self, Link};
 use qanat_nic::privilege;
@@ -26,6 +28,8 @@ const KERNEL_MIN: (u32, u32) = (6, 6);
 /// So often is a daemon asked that hangs up, and so long does it take between two tries.
 const TRIES: usize = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+/// So long may an export take to answer.
+const EXPORT_PATIENCE: Duration = Duration::from_secs(2);
 /// This program, in whatever place it is.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
@@ -85,6 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     findings.extend(cards(&arguments.daemon));
     findings.extend(functions(&arguments.daemon));
     findings.extend(partitions(&arguments.daemon));
+    findings.extend(exports());
     let mut wrong = 0;
     for finding in &mut findings {
         if arguments.fix
@@ -139,6 +144,23 @@ fn apply(finding: &mut Finding, command: &[String]) {
         }
         Err(error) => finding.remedy.push_str(&format!(" (failed: {program}: {error})")),
     }
+}
+
+/// Directories that services export. What nobody answers is in the way of whoever looks there.
+fn exports() -> Vec<Finding> {
+    let finding = |path: &Path| {
+        let text = path.display().to_string();
+        let left = |what: &str, words: &[&str]| {
+            let command = [&["umount"], words, &[text.as_str()]].concat();
+            bad(Grade::Note, format!("export {text}: {what}"), command.join(" ")).fixed_by(&command)
+        };
+        match probe(path, EXPORT_PATIENCE) {
+            Health::Answers => good(format!("export {text}")),
+            Health::Dead => left("left over, its service is gone", &["--lazy"]),
+            Health::Silent => left("its service does not answer", &["--force", "--lazy"]),
+        }
+    };
+    mounted().unwrap_or_default().iter().map(|path| finding(path)).collect()
 }
 
 fn read(path: &str) -> String {

@@ -1,11 +1,13 @@
 //! A service, as the host knows it. Whatever is not said here is the host's business: where the card comes from, in which process
 //! the stack runs, rights, signals, the live figures, and how a card that is lost comes back.
 
+use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
 use crate::live::Printer;
 use qanat::confine::Places;
 use qanat::{Service, Storage};
+use qanat_export::parts::Part;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
@@ -44,6 +46,16 @@ pub trait Application: Sync {
     /// What it goes on needing of the file system.
     fn files(&self) -> Files {
         Files::default()
+    }
+
+    /// Whether it exports a directory; `None`: it can't.
+    fn export(&self) -> Option<&ExportArguments> {
+        None
+    }
+
+    /// What it exports besides its figures.
+    fn parts(&self) -> Vec<(String, Part)> {
+        Vec::new()
     }
 
     /// Makes what takes the rights of whoever started the service.

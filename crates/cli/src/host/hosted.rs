@@ -3,13 +3,15 @@
 use crate::host::application::{Application, Figures, Files, Requirements};
 use crate::host::arguments::HostArguments;
 use crate::host::control::Control;
-use crate::host::meter::{Meter, finish};
+use crate::host::export::Export;
+use crate::host::meter::{Meter, figures_line, finish};
 use crate::host::metrics;
 use crate::host::obey::obey;
 use crate::host::place_figures::PlaceFigures;
 use crate::host::privilege::Privilege;
 use crate::live::Printer;
 use crate::signals::Signals;
+use qanat_export::parts::Part;
 use serde_json::json;
 use std::net::TcpListener;
 use std::sync::{Mutex, PoisonError};
@@ -23,6 +25,7 @@ pub struct Hosted<'a, A: Application> {
     pub privilege: Privilege,
     pub control: Control<A::Figures>,
     pub printer: Printer,
+    export: Option<Export>,
     /// What held the service when it ended.
     place: Mutex<PlaceFigures>,
 }
@@ -42,7 +45,7 @@ impl<'a, A: Application> Hosted<'a, A> {
         application: A,
         options: &'a HostArguments,
         requirements: Requirements,
-        privilege: Privilege,
+        (privilege, export): (Privilege, Option<Export>),
     ) -> Result<Hosted<'a, A>, String> {
         Ok(Hosted {
             files: application.files(),
@@ -53,6 +56,7 @@ impl<'a, A: Application> Hosted<'a, A> {
             options,
             requirements,
             privilege,
+            export,
         })
     }
 
@@ -66,7 +70,27 @@ impl<'a, A: Application> Hosted<'a, A> {
             metrics::serve(listener, A::NAME, move || text(&A::Figures::sum(&control.each())))?;
         }
         self.application.begin()?;
+        self.export.as_ref().map_or(Ok(()), |export| self.serve(export))?;
         obey(watchers.signals, self.control.clone(), self.application.reload())
+    }
+
+    /// Conventional programs can read what the application has, and its figures as of the last second.
+    fn serve(&self, export: &Export) -> Result<(), String> {
+        let control = self.control.clone();
+        let figures = move || {
+            let each = control.each();
+            let line = figures_line::<A>("figures", &A::Figures::sum(&each), &each);
+            Ok(format!("{line}\n").into())
+        };
+        let mut parts = self.application.parts();
+        parts.push(("figures.json".to_owned(), Part::File(Box::new(figures))));
+        export.serve(parts)?;
+        let directory = export.directory().display().to_string();
+        self.printer.lasting(match self.printer.is_json() {
+            true => json!({ "event": "exporting", "directory": directory }).to_string(),
+            false => format!("Files at {directory}"),
+        });
+        Ok(())
     }
 
     /// The live line, and news.

@@ -36,7 +36,7 @@ impl<F: Figures> Meter<F> {
         let rates = A::rates(&Period { now: &now, before: &self.before, elapsed_s });
         let was_busy = std::mem::replace(&mut self.was_busy, rates.is_busy);
         if printer.is_json() {
-            let mut line = figures::<A>("figures", &now, each);
+            let mut line = figures_line::<A>("figures", &now, each);
             extend(&mut line, rates.json);
             if A::TELLS_PLACE {
                 place().into_iter().for_each(|(name, value)| line[name] = value);
@@ -57,13 +57,13 @@ pub fn finish<A: Application>(printer: &Printer, each: &[A::Figures], place: Pla
         A::summary(&all, each).into_iter().for_each(|line| printer.last(line));
         return;
     }
-    let mut line = figures::<A>("stopped", &all, each);
+    let mut line = figures_line::<A>("stopped", &all, each);
     place.into_iter().chain(A::last_json(&all)).for_each(|(name, value)| line[name] = value);
     printer.last(line.to_string());
 }
 
 /// Of all, and of each queue if there are several.
-fn figures<A: Application>(event: &str, all: &A::Figures, each: &[A::Figures]) -> Value {
+pub fn figures_line<A: Application>(event: &str, all: &A::Figures, each: &[A::Figures]) -> Value {
     let mut line = json!({ "event": event, A::NAME: A::json(all) });
     if each.len() > 1 {
         line["queues"] = each.iter().map(A::json).collect();

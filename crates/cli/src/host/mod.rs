@@ -14,6 +14,7 @@ pub mod attach;
 pub mod card;
 mod control;
 pub mod disk_core;
+pub mod export;
 mod hosted;
 mod instances;
 mod linked;
@@ -37,6 +38,7 @@ pub use obey::obey;
 pub use report::stack_report;
 
 use crate::signals::hangups;
+use export::Export;
 use hosted::{Hosted, Watchers};
 use privilege::Privilege;
 
@@ -52,6 +54,10 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     let mut application = prepare()?;
     let needs = application.requirements();
     let privilege = Privilege::of(&options.privilege, A::NAME, placement.app_core)?;
+    let export = application.export().map(|arguments| arguments.name(A::NAME)).transpose()?.flatten();
+    if export.is_some() && (placement.app_cores > 1 || placement.app_core) {
+        return Err("--export is for one process: leave out --app-cores".to_owned());
+    }
     if placement.app_cores > 1 {
         // Its processes give up their rights, each by itself.
         return app_cores::run(placement, &options.attach, &needs.ports, signals);
@@ -61,7 +67,8 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     }
     application.open(&privilege)?;
     let metrics = needs.metrics.map(metrics::listen).transpose()?;
-    let hosted = Hosted::new(application, options, needs, privilege)?;
+    let export = export.map(Export::open).transpose()?;
+    let hosted = Hosted::new(application, options, needs, (privilege, export))?;
     let watchers = Watchers { signals, metrics };
     if placement.is_split() { split::run(&hosted, watchers) } else { linked::run(&hosted, watchers) }
 }

@@ -10,16 +10,20 @@ use crate::disk::{area_name, size};
 use crate::host::application::{
     Announcement, Application, Figures as HostFigures, Files, Period, Place, Rates, Requirements,
 };
+use crate::host::export::ExportArguments;
 use crate::host::privilege::paths::directory_of;
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use qanat::disk::AreaName;
-use qanat::{AreaId, PROTOCOL_TCP, Storage, entropy};
+use qanat::{AreaId, Doorbell, PROTOCOL_TCP, Storage, entropy};
+use qanat_export::parts::Part;
+use qanat_kv::export::keys::{self, KvAsker, KvDesk};
 use qanat_kv::{Durability, Figures, KvConfig, KvService, Operating, Policy, Settings};
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// Keep keys and values that are durable when they are acknowledged, and speak Redis' protocol
@@ -38,6 +42,7 @@ Examples:
   sudo qanat kv --disk kv.img --acl-file users.acl       users, each with keys and commands of its own
   sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   keys that are not used go
   sudo qanat kv --memory-only --maxmemory 4G --maxmemory-policy allkeys-lru   a cache, of which nothing is kept
+  sudo qanat kv --disk kv.img --export                   keys, SLOWLOG and figures as files in /run/qanat/export/kv
   qanat disk create kv --on fast --size 4G               an area on the daemon's disk `fast`,
   sudo qanat kv --disk fast                              used through the disk's core
   qanat kv import dump.rdb --disk kv.img                 what Redis has saved, into a stopped store
@@ -88,6 +93,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     acl_file: Option<PathBuf>,
     #[command(flatten)]
+    export: ExportArguments,
+    #[command(flatten)]
     place: HostArguments,
 }
 
@@ -119,6 +126,18 @@ struct Kv<'a> {
     /// `None`: it keeps keys in memory only.
     disk: Option<&'a Path>,
     guard: users::Guard,
+    /// The questions of an export, and what rings for them. They outlive a card.
+    desk: (KvAsker, KvDesk, Doorbell),
+}
+
+impl<'a> Kv<'a> {
+    fn new(arguments: &'a Arguments) -> Result<Kv<'a>, String> {
+        let doorbell = Doorbell::new().map_err(|error| format!("doorbell: {error}"))?;
+        let rung = doorbell.clone();
+        let (asker, desk) = keys::open_desk(move || rung.ring());
+        let guard = users::Guard::read((arguments.password_file.as_deref(), arguments.acl_file.as_deref()))?;
+        Ok(Kv { arguments, disk: arguments.disk.as_deref(), guard, desk: (asker, desk, doorbell) })
+    }
 }
 
 impl Application for Kv<'_> {
@@ -139,6 +158,14 @@ impl Application for Kv<'_> {
         Files::new(Vec::new(), places.clone(), places)
     }
 
+    fn export(&self) -> Option<&ExportArguments> {
+        Some(&self.arguments.export)
+    }
+
+    fn parts(&self) -> Vec<(String, Part)> {
+        keys::parts(&self.desk.0)
+    }
+
     fn storage(&self) -> Result<Storage, String> {
         let Some(disk) = self.disk else { return Ok(Storage::default()) };
         disk::open(disk, &self.arguments.area, Some(self.arguments.size))
@@ -157,7 +184,8 @@ impl Application for Kv<'_> {
         let has_log = self.disk.is_some();
         let operating =
             Operating { memory_max: maxmemory.unwrap_or(0), policy: maxmemory_policy, ..Operating::default() };
-        Ok(KvService::new(KvConfig {
+        let (_, desk, doorbell) = &self.desk;
+        let service = KvService::new(KvConfig {
             area: AreaId::new(0, 0),
             serves_six: place.serves_six,
             settings: Settings { has_log, durability, clients_max: connections, port, timeout_s: timeout, operating },
@@ -166,7 +194,12 @@ impl Application for Kv<'_> {
             password: self.guard.password,
             users: self.guard.users.clone(),
             users_file: self.arguments.acl_file.clone(),
-        }))
+        });
+        Ok(service.with_desk(desk.clone(), doorbell.clone()))
+    }
+
+    fn doorbell(service: &KvService) -> Option<(BorrowedFd<'_>, &'static str)> {
+        Some((service.desk_bell()?.as_fd(), "questions of an export"))
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
@@ -255,10 +288,6 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(KvCommand::Import(arguments)) => import::run(arguments),
         Some(KvCommand::Export(arguments)) => export::run(arguments),
         Some(KvCommand::Check(arguments)) => check::run(arguments),
-        None => {
-            let disk = arguments.disk.as_deref();
-            let files = (arguments.password_file.as_deref(), arguments.acl_file.as_deref());
-            host::run(&arguments.place, || Ok(Kv { arguments, disk, guard: users::Guard::read(files)? }))
-        }
+        None => host::run(&arguments.place, || Kv::new(arguments)),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
 use crate::host::attach::url;
+use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
 use crate::host::privilege::paths::{directory_of, served};
@@ -57,6 +58,7 @@ Examples:
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
   sudo qanat web ./site --placement split            its stack in another process, which it cannot harm
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+  sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
   sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
 Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
@@ -109,6 +111,8 @@ pub struct Arguments {
     /// Bytes a second that a client must take of what it is owed, on average over the send timeout; 0: however few
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     send_rate_min: u32,
+    #[command(flatten)]
+    export: ExportArguments,
     #[command(flatten)]
     place: HostArguments,
 }
@@ -219,6 +223,10 @@ impl Application for Web<'_> {
         let needs = trees.chain(log.clone().cloned().map(Need::Append)).collect();
         let read = self.arguments.roots().flat_map(|root| served(root)).collect();
         Files::new(needs, read, log.map(|log| directory_of(log)).collect())
+    }
+
+    fn export(&self) -> Option<&ExportArguments> {
+        Some(&self.arguments.export)
     }
 
     /// The log. All else that is read and written, is by who goes on.

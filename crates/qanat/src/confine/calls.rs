@@ -86,6 +86,68 @@ const DISK_CORES_CALLS: &[i64] = &[
     libc::SYS_poll,
 ];
 
+/// Those of an export's keeper: mounts and threads. It opens and executes nothing, and makes no process.
+pub(super) fn only_export_keepers() -> Result<(), ConfineError> {
+    // As for services.
+    apply(without_clone3())?;
+    apply(export_keepers_filter())
+}
+
+fn export_keepers_filter() -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        EXPORT_KEEPERS_CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let masked = |mask: i32| SeccompCmpOp::MaskedEq(mask as u64);
+    let when = |argument, compared, value: i32| {
+        SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compared, value as u64)?])
+    };
+    let is_thread = when(0, masked(libc::CLONE_THREAD | NAMESPACES), libc::CLONE_THREAD)?;
+    rules.insert(libc::SYS_clone, vec![is_thread]);
+    rules.insert(libc::SYS_prctl, vec![when(0, SeccompCmpOp::Eq, libc::PR_SET_NAME)?]);
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        rules.insert(call, vec![when(2, masked(libc::PROT_EXEC), 0)?]);
+    }
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    SeccompFilter::new(rules, refused, SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?.try_into()
+}
+
+/// What an export's keeper calls, by any arguments.
+const EXPORT_KEEPERS_CALLS: &[i64] = &[
+    libc::SYS_move_mount,
+    libc::SYS_umount2,
+    libc::SYS_statfs,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_ppoll,
+    libc::SYS_write,
+    libc::SYS_close,
+    libc::SYS_unlinkat,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_getrandom,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_gettid,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+];
+
 /// Those of a process that keeps a stack for others.
 pub(super) fn only_keepers() -> Result<(), ConfineError> {
     // Urgent data is told of by a signal; 0 asks whether there is such a process.

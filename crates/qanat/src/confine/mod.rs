@@ -123,6 +123,21 @@ pub fn confine_steward(places: &Places) -> Result<(), ConfineError> {
     calls::only_services(true)
 }
 
+/// Gives up, for good, all that the keeper of an export does not need: it puts one mount to its place, looks whether it answers, and takes
+/// it away again. It keeps its user and CAP_SYS_ADMIN. It can open nothing. Landlock would forbid mounts, so there is none.
+///
+/// # Errors
+/// What could not be given up; the process is not to go on then.
+pub fn confine_export_keeper() -> Result<(), ConfineError> {
+    empty_bounding_set()?;
+    let (one, none) = (CapabilitySet::SYS_ADMIN, CapabilitySet::empty());
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: one, permitted: one, inheritable: none })
+        .and_then(|()| rustix::thread::clear_ambient_capability_set())
+        .map_err(ConfineError::Capabilities)?;
+    no_new_rights()?;
+    calls::only_export_keepers()
+}
+
 /// Whether Landlock holds.
 fn give_up(account: Option<Account>, places: &Places) -> Result<bool, ConfineError> {
     // Before the user changes: it takes a capability.

@@ -3,6 +3,7 @@
 mod connection;
 mod input;
 mod output;
+mod questions;
 mod users_file;
 
 use crate::commands::{pubsub, serving, transactions};
@@ -12,15 +13,17 @@ use crate::engine::users::digest::Digest;
 use crate::engine::users::roster::Chance;
 use crate::engine::users::user::User;
 use crate::engine::{eviction, guard, invalidation, observer};
+use crate::export::keys::KvDesk;
 use crate::figures::Figures;
 use crate::journal::{Journal, News};
 use crate::resp::reply::Reply;
 use crate::table::table;
 use connection::Connection;
 use qanat::{
-    AreaId, Commands, ConnectionId, Context, Event, ListenOptions, ListenerId, Service, Setting, StartError,
+    AreaId, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Setting, StartError,
     StorageCommands, Time,
 };
+use questions::Questions;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -86,6 +89,8 @@ pub struct KvService {
     idle_looked_ms: i64,
     is_stopping: bool,
     is_sealed: bool,
+    /// Of an export.
+    questions: Option<Questions>,
 }
 
 fn time_of_day_ms() -> i64 {
@@ -146,7 +151,19 @@ impl KvService {
             idle_looked_ms: 0,
             is_stopping: false,
             is_sealed: false,
+            questions: None,
         }
+    }
+
+    /// The same, and it answers what is asked at this desk when the doorbell was rung.
+    #[must_use]
+    pub fn with_desk(self, desk: KvDesk, doorbell: Doorbell) -> KvService {
+        KvService { questions: Some(Questions::new(desk, doorbell)), ..self }
+    }
+
+    /// What wakes it besides packets.
+    pub fn desk_bell(&self) -> Option<&Doorbell> {
+        self.questions.as_ref().map(Questions::doorbell)
     }
 
     /// What it has done.
@@ -259,6 +276,7 @@ impl KvService {
             self.connections.get_mut(slot).into_iter().for_each(|connection| connection.is_gated = false);
             self.flush(slot, context);
         }
+        self.release();
         if self.journal.as_ref().is_some_and(|journal| !journal.is_busy()) {
             self.woken.extend(self.stalled.drain(..));
         }
@@ -268,6 +286,7 @@ impl KvService {
         self.notes.push(format!("the log has failed, and no write is acknowledged any more: {error}"));
         self.state.log.has_failed = true;
         self.state.is_loading = false;
+        self.questions.iter_mut().for_each(Questions::disappoint);
         self.woken.extend(self.stalled.drain(..));
         for slot in std::mem::take(&mut self.gated) {
             self.connections.get_mut(slot).into_iter().for_each(|connection| connection.is_gated = false);
@@ -423,6 +442,13 @@ impl Service for KvService {
 
     fn turn_ended(&mut self, context: &mut Context<'_>) {
         self.turn(context);
+    }
+
+    fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {
+        self.set_time(context.now());
+        let gate = self.gate();
+        self.questions.iter_mut().for_each(|questions| questions.hear(&self.state, gate));
+        self.release();
     }
 
     fn stop(&mut self, context: &mut Context<'_>) {

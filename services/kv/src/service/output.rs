@@ -12,7 +12,7 @@ const MESSAGES_BYTES_MAX: u64 = 32 << 20;
 
 impl KvService {
     /// What an answer that is given now waits for. As with Redis, no answer tells of what a crash may undo, whoever wrote it.
-    fn gate(&mut self) -> Option<Position> {
+    pub(super) fn gate(&mut self) -> Option<Position> {
         let waits = std::mem::take(&mut self.state.waits_for_log);
         let is_always = self.state.settings.durability == Durability::Always;
         self.journal.as_ref().filter(|_| waits || is_always)?.gate()
@@ -101,6 +101,13 @@ impl KvService {
             // One that is gone already says so by its last event.
             let _ = context.close(id);
         }
+    }
+
+    /// Tells readers of the export what need not wait any more.
+    pub(super) fn release(&mut self) {
+        let journal = self.journal.as_ref();
+        let is_durable = |gate| journal.is_none_or(|journal| journal.is_durable(gate));
+        self.questions.iter_mut().for_each(|questions| questions.release(is_durable));
     }
 
     /// The log has failed: what waits for it is answered by an error.

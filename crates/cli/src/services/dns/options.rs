@@ -2,6 +2,7 @@
 
 use super::reading::parse_name;
 use crate::host::HostArguments;
+use crate::host::export::ExportArguments;
 use crate::log;
 use clap::Args;
 use qanat::entropy;
@@ -41,6 +42,8 @@ pub struct ServeArguments {
     /// with a primary need one queue
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub queues: u16,
+    #[command(flatten)]
+    pub export: ExportArguments,
     #[command(flatten)]
     pub place: HostArguments,
 }

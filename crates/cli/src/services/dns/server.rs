@@ -7,6 +7,7 @@ use crate::host::Application;
 use crate::host::application::{
     Announcement, Figures as HostFigures, Files, MetricsText, Period, Place, Rates, Requirements,
 };
+use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
 use crate::host::privilege::paths::directory_of;
@@ -110,6 +111,10 @@ impl Application for Server<'_> {
         let logs = log.map(|log| directory_of(&log.file));
         let write = rules.directories_of_copies().into_iter().chain(logs).collect();
         Files::new(needs, zones.chain(all).collect(), write)
+    }
+
+    fn export(&self) -> Option<&ExportArguments> {
+        Some(&self.arguments.export)
     }
 
     /// The log, and the socket at which it can be asked.
