@@ -38,6 +38,10 @@ fn keeps(disk: &str, more: &[&str], directory: &Path) {
     assert_eq!(ask(&["rpush", "list", "a", "b", "c"]), "3");
     assert_eq!(ask(&["hset", "hash", "field", "value"]), "1");
     assert_eq!(ask(&["zadd", "ranks", "2", "second", "1", "first"]), "2");
+    assert_eq!(ask(&["geoadd", "places", "13.361389", "38.115556", "Palermo"]), "1");
+    assert_eq!(ask(&["pfadd", "met", "one", "two", "three"]), "1");
+    assert_eq!(ask(&["-n", "5", "set", "elsewhere", "swapped"]), "OK");
+    assert_eq!(ask(&["swapdb", "5", "6"]), "OK");
     assert_eq!(ask(&["nosuch"]), "ERR unknown command 'nosuch', with args beginning with:");
     let benchmark = ["-h", ADDRESS, "-q", "-n", "2000", "-c", "20", "-P", "4", "-r", "500", "-t", "set,get,lpush,incr"];
     Program::new("redis-benchmark").arguments(benchmark).patience(PATIENCE).succeeds();
@@ -51,6 +55,9 @@ fn keeps(disk: &str, more: &[&str], directory: &Path) {
     assert_eq!(ask(&["del", "last"]), "1");
     assert_eq!(ask(&["dbsize"]), keys);
     assert_eq!(ask(&["lrange", "list", "0", "-1"]), "a\nb\nc");
+    assert_eq!(ask(&["geohash", "places", "Palermo"]), "sqc8b49rny0");
+    assert_eq!(ask(&["pfcount", "met"]), "3");
+    assert_eq!(ask(&["-n", "6", "get", "elsewhere"]), "swapped");
     tell(&running, Signal::TERM);
     let outcome = running.wait(PATIENCE);
     assert_eq!(outcome.code, Some(0), "{}{}", outcome.text(), outcome.stderr);

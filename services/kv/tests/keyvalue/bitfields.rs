@@ -79,3 +79,14 @@ fn what_is_no_field_is_refused() {
         ("exists b", ":0"),
     ]);
 }
+
+/// Some bytes of a request make a string of megabytes, which the next checkpoint has to write.
+#[test]
+fn a_string_that_the_log_has_no_room_for_is_not_made() {
+    let mut store = Store::new(1);
+    store.state.log.room = 1 << 20;
+    for line in ["bitfield b set u8 #9000000 1", "setbit b 80000000 1", "setrange b 9000000 x"] {
+        assert!(store.line(line).starts_with("-OOM "), "{line}");
+    }
+    store.hears(&[("exists b", ":0"), ("bitfield b set u8 #900000 1", "*1 :0"), ("strlen b", ":900001")]);
+}

@@ -102,3 +102,26 @@ fn a_sketch_becomes_dense_when_it_is_long() {
         ("config set hll-sparse-max-bytes 3000", "+OK"),
     ]);
 }
+
+#[test]
+fn a_log_without_room_refuses_a_sketch_that_becomes_dense_but_not_its_count() {
+    let mut store = Store::new(1);
+    store.hears(&[("pfadd h 0", ":1"), ("config set hll-sparse-max-bytes 22", "+OK")]);
+    let before = store.line("get h");
+    store.state.log.room = 12_000;
+    assert!(store.line("pfadd h 1 2 3 4").starts_with("-OOM "));
+    assert_eq!(store.line("get h"), before);
+    store.state.log.room_to_shrink = 0;
+    store.hears(&[("pfcount h", ":1")]);
+    // It is not kept: that would be a write.
+    assert_eq!(store.line("get h"), before);
+    store.state.log.room_to_shrink = 1 << 20;
+    store.hears(&[
+        ("pfcount h", ":1"),
+        (
+            "eval_ro \"return redis.pcall('pfcount', 'h').err\" 0",
+            "$58 ERR Write commands are not allowed from read-only scripts.",
+        ),
+    ]);
+    assert_ne!(store.line("get h"), before);
+}

@@ -78,6 +78,37 @@ fn without_a_policy_what_grows_is_refused() {
     assert!(store.line("info errorstats").contains("errorstat_EXECABORT:count=2 errorstat_OOM:count=2"));
 }
 
+#[test]
+fn commands_that_may_grow_are_refused_without_memory_and_others_are_not() {
+    let mut store = Store::new(1);
+    store.hears(&[
+        ("pfadd h a", ":1"),
+        ("geoadd g 13 38 a", ":1"),
+        ("rpush l 2 1", ":2"),
+        ("config set maxmemory 1", "+OK"),
+    ]);
+    for line in [
+        "pfadd h b",
+        "pfmerge i h",
+        "geoadd g 14 38 b",
+        "geosearchstore o g frommember a byradius 1 m",
+        "georadius g 13 38 10 km",
+        "georadiusbymember g a 1 m store o",
+        "bitfield b set u8 0 1",
+        "sort l store o",
+    ] {
+        assert_eq!(store.line(line), OOM, "{line}");
+    }
+    store.hears(&[
+        ("pfcount h", ":1"),
+        ("geosearch g frommember a byradius 1 m", "*1 $1 a"),
+        ("georadius_ro g 13 38 10 km", "*1 $1 a"),
+        ("bitfield_ro b get u8 0", "*1 :0"),
+        ("sort_ro l", "*2 $1 1 $1 2"),
+        ("swapdb 0 1", "+OK"),
+    ]);
+}
+
 /// Fills a store with more keys than there is room for; each second one expires, the later the higher its number.
 fn filled(policy: &str) -> Store {
     let mut store = Store::new(1);

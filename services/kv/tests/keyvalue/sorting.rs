@@ -110,3 +110,25 @@ fn sorts_that_make_no_sense_are_refused() {
         ("sort x", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
     ]);
 }
+
+/// What is stored is as long as other keys say.
+#[test]
+fn what_the_log_has_no_room_for_is_not_stored() {
+    let mut store = Store::new(1);
+    store.line(&format!("set w1 {}", "v".repeat(15_000)));
+    store.hears(&[("rpush l 1 1", ":2"), ("rpush o kept", ":1")]);
+    store.state.keyspace.clear_record();
+    store.state.log.room = 30_000;
+    assert!(store.line("sort l get w* store o").starts_with("-OOM "));
+    store.hears(&[("lrange o 0 -1", "*1 $4 kept"), ("sort l get w* limit 0 1 store o", ":1"), ("strlen w1", ":15000")]);
+}
+
+/// Elements times patterns: neither is long by itself.
+#[test]
+fn a_sort_whose_answer_is_too_long_is_refused() {
+    let mut store = Store::new(1);
+    store.hears(&[(&format!("rpush l {}", "v".repeat(60_000)), ":1")]);
+    let heard = store.line(&format!("sort_ro l alpha{}", " get #".repeat(3_400)));
+    assert_eq!(heard, "-ERR what SORT answers is too long: use LIMIT, or fewer patterns");
+    assert!(store.line(&format!("sort_ro l alpha{}", " get none*".repeat(3_400))).starts_with("*3400 $-1"));
+}
