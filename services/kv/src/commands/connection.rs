@@ -60,7 +60,7 @@ fn auth(call: &mut Call<'_>) -> Result<(), Fault> {
         3 => (args.at(1), args.at(2)),
         _ => return Err(Fault::Syntax),
     };
-    guard::authenticate(call.state, client, b"AUTH", (name, password))?;
+    guard::authenticate(call.state, client, args.at(0), (name, password))?;
     call.reply.ok();
     Ok(())
 }
@@ -101,7 +101,7 @@ fn hello(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let client = call.client;
     if let Some((user, password)) = user {
-        guard::authenticate(call.state, client, b"HELLO", (user, password))?;
+        guard::authenticate(call.state, client, call.args.at(0), (user, password))?;
     }
     if guard::is_stranger(call.state, client) {
         return Err(Fault::Said(STRANGER));

@@ -58,6 +58,8 @@ fn flush(call: &mut Call<'_>, is_all: bool) -> Result<(), Fault> {
     if call.args.len() > 2 || call.args.len() == 2 && !call.args.is(1, "SYNC") && !call.args.is(1, "ASYNC") {
         return Err(Fault::Syntax);
     }
+    // Who caches what is not there is told, too.
+    call.state.keyspace.touched.is_flushed = call.state.keyspace.touched.is_wanted;
     let databases = if is_all { 0..DATABASES } else { call.database..call.database + 1 };
     for database in databases {
         if !call.state.keyspace.database(database).is_empty() {

@@ -103,7 +103,7 @@ fn note(state: &mut State, client: usize, why: (Reason, Context), what: (&[u8], 
     state.users.log.add(why, what, line.trim_end().to_owned(), when);
 }
 
-/// A client says who it is, by a command of this name: a user and a password.
+/// A client says who it is, by a command that it wrote so: a user and a password.
 ///
 /// # Errors
 /// `WRONGPASS`.

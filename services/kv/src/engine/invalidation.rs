@@ -62,6 +62,9 @@ fn write(is_three: bool, keys: Option<&[&[u8]]>) -> Bytes {
     reply.take().next().unwrap_or_default()
 }
 
+/// The keys of a prefix that have changed, and the clients that want to know.
+type ChangedOf<'a> = (BTreeSet<&'a [u8]>, Vec<usize>);
+
 /// Telling clients, at the end of a command or of a tick.
 struct Telling<'a> {
     state: &'a mut State,
@@ -127,7 +130,8 @@ impl Telling<'_> {
             tracker.keys = tracker.keys.saturating_sub(1);
             tracker.key_bytes = tracker.key_bytes.saturating_sub(key.len());
             let is_broadcast = tracker.is_broadcast;
-            if !is_broadcast && !(is_change && self.is_passed_over(slot)) {
+            let is_spared = is_broadcast || is_change && self.is_passed_over(slot);
+            if !is_spared {
                 self.send(slot, &mut message);
             }
         }
@@ -148,7 +152,7 @@ impl Telling<'_> {
 
     /// Tells those who want to know of all keys with some prefix: of each prefix at once.
     fn broadcast(&mut self, keys: &[Box<[u8]>]) {
-        let mut by_prefix: BTreeMap<Box<[u8]>, (BTreeSet<&[u8]>, Vec<usize>)> = BTreeMap::new();
+        let mut by_prefix: BTreeMap<Box<[u8]>, ChangedOf<'_>> = BTreeMap::new();
         for key in keys {
             for (prefix, clients) in self.state.tracking.prefixes.of(key) {
                 let entry = by_prefix.entry(prefix.into());

@@ -1,8 +1,9 @@
 //! [`OnDisk`]: a users' file on a disk of the machine.
 
 use crate::engine::users::file::{FILE_BYTES_MAX, UsersFile};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// See the module.
@@ -15,10 +16,7 @@ pub fn open(path: &Path) -> Box<dyn UsersFile> {
 }
 
 /// What a file has, if that is no more than a users' file may have.
-///
-/// # Errors
-/// It can't be read, or is longer.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
     if text.len() > FILE_BYTES_MAX {
@@ -41,9 +39,8 @@ impl UsersFile for OnDisk {
         let directory = self.0.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut beside = self.0.clone().into_os_string();
         beside.push(".new");
-        let mut file = File::create(&beside)?;
-        // Whoever may not read the old one may not read the new one.
-        file.set_permissions(fs::metadata(&self.0)?.permissions())?;
+        // Others may not read it, and a confined service can't say so later.
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(text)?;
         file.sync_all()?;
         fs::rename(&beside, &self.0)?;

@@ -38,6 +38,8 @@ fn options_are_judged_as_redis_does() {
         ("client trackinginfo", "*6 $5 flags *1 $3 off $8 redirect :-1 $8 prefixes *0"),
         ("client getredir", ":-1"),
         ("client tracking on", "+OK"),
+        ("client caching yes", "-ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."),
+        ("client caching foo", "-ERR syntax error"),
         ("client trackinginfo", "*6 $5 flags *1 $2 on $8 redirect :0 $8 prefixes *0"),
         ("client getredir", ":0"),
         (
@@ -79,6 +81,7 @@ fn who_has_read_a_key_is_told_once() {
     hears(&mut store, &[("mget x y", "*2 $1 1 _")]);
     assert_eq!(told(&mut store, "flushall"), ">2 $10 invalidate _ ");
     assert_eq!(store.state.tracking.table.len(), 0);
+    assert_eq!(told(&mut store, "flushdb"), ">2 $10 invalidate _ ");
     assert!(store.line("info clients").contains("tracking_clients:1"));
 }
 

@@ -105,7 +105,7 @@ fn password(call: &mut Call<'_>) -> Result<(), Fault> {
     let chance = chance.ok_or(Fault::Said("ERR there are no random bytes for a password"))?;
     let mut text = String::new();
     while text.len() < digits {
-        text.push_str(&chance.next().hex());
+        text.push_str(&chance.draw().hex());
     }
     call.reply.bulk(text.get(..digits).unwrap_or_default().as_bytes());
     Ok(())

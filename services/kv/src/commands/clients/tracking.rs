@@ -99,7 +99,7 @@ fn begin(call: &mut Call<'_>, wanted: Wanted<'_>) -> Result<(), Fault> {
     if tracker.is_broadcast {
         let had = before.map(|before| &before.prefixes);
         overlap(&prefixes, had)?;
-        if prefixes.is_empty() && is_new {
+        if prefixes.is_empty() {
             prefixes.push(b"");
         }
         tracker.prefixes = had.cloned().unwrap_or_default();
@@ -154,8 +154,7 @@ pub fn caching(call: &mut Call<'_>) -> Result<(), Fault> {
         b"NO" => Some(false),
         _ => None,
     };
-    let tracker = call.session().and_then(|session| session.tracker.as_mut());
-    let Some(tracker) = tracker.filter(|tracker| tracker.choice != Choice::All) else {
+    let Some(tracker) = call.session().and_then(|session| session.tracker.as_mut()) else {
         return Err(Fault::Said(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
         ));

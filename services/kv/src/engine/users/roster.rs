@@ -39,7 +39,7 @@ impl Chance {
     }
 
     /// The next ones.
-    pub fn next(&mut self) -> Digest {
+    pub fn draw(&mut self) -> Digest {
         self.count += 1;
         Digest::of(&[self.secret.as_slice(), &self.count.to_le_bytes()].concat())
     }
