@@ -1,6 +1,6 @@
 //! Whether a client may do what it asks for: who it is, what its user may do, and what is noted if something is refused.
 
-use crate::engine::access::judge::{judge, may_listen};
+use crate::engine::access::judge::{self, judge, may_listen};
 use crate::engine::access::needs;
 use crate::engine::command::{Command, all};
 use crate::engine::description;
@@ -93,6 +93,16 @@ pub fn admit(
     let user: Box<[u8]> = state.users.name(session.user).into();
     note(state, client, (reason, context), (object, &user));
     Err(fault(reason, name, when))
+}
+
+/// Whether a command that a client executes may read any key, for keys that are named by what it finds.
+pub fn reads_all_keys(state: &State, client: usize, args: &Args<'_>) -> bool {
+    if !state.users.judges {
+        return true;
+    }
+    let user = state.sessions.get(client).and_then(|session| state.users.get(session.user));
+    let found = all().iter().enumerate().find(|(_, command)| args.is(0, command.name));
+    user.zip(found).is_some_and(|(user, (place, command))| judge::reads_all_keys(user, place, command, args))
 }
 
 /// Notes that something was refused to a user.

@@ -360,3 +360,37 @@ fn categories_are_told_by_commands() {
     assert!(store.line("command info get").contains("*3 +@read +@string +@fast"));
     assert!(store.line("command list filterby aclcat geo").starts_with('*'));
 }
+
+/// Keys that are named by what a list has stand in no argument: only who may read all keys may have them read.
+#[test]
+fn keys_that_elements_name_are_for_who_may_read_all() {
+    let mut store = Store::new(2);
+    store.hears(&[
+        ("acl setuser me on nopass ~l* +@all", "+OK"),
+        ("rpush l 1", ":1"),
+        ("set secret1 x", "+OK"),
+        ("multi", "+OK"),
+        ("exec", "*0"),
+    ]);
+    let [by, get] =
+        ["BY", "GET"].map(|option| format!("-ERR {option} option of SORT denied due to insufficient ACL permissions."));
+    let mut me = |line: &str| store.say(1, format!("{line}\r\n").as_bytes());
+    assert_eq!(me("auth me x"), "+OK");
+    assert_eq!(me("sort l by nosort get secret*"), get);
+    assert_eq!(me("sort l get #"), get);
+    assert_eq!(me("sort l by secret*"), by);
+    assert_eq!(me("sort_ro l by secret*"), by);
+    assert!(me("eval return{redis.call('sort','l','by','secret*')} 0").contains("BY option of SORT denied"));
+    assert_eq!(me("sort l by nosort"), "*1 $1 1");
+    assert_eq!((me("multi"), me("sort l by nosort get secret*")), ("+OK".to_owned(), "+QUEUED".to_owned()));
+    assert_eq!(me("exec"), format!("*1 {get}"));
+    // A target of another's, hidden between other words, is found.
+    let refused = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    assert_eq!(me("sort l store victim by STORE limit 0 1"), refused);
+    store.hears(&[("acl setuser me %R~*", "+OK")]);
+    assert_eq!(store.say(1, b"sort l by secret* get secret*\r\n"), "*1 $1 x");
+    // It need not read what it writes.
+    store.hears(&[("acl setuser me resetkeys %R~l* %W~d*", "+OK")]);
+    assert_eq!(store.say(1, b"sort l store d\r\n"), ":1");
+    assert_eq!(store.say(1, b"georadius l 0 0 1 m store x\r\n"), refused);
+}

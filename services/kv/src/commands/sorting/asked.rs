@@ -3,6 +3,7 @@
 use crate::commands::sorting::pattern::Pattern;
 use crate::engine::call::Call;
 use crate::engine::fault::Fault;
+use crate::engine::guard::reads_all_keys;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -51,6 +52,13 @@ impl<'a> Asked<'a> {
                 b"STORE" if more > 0 && may_store => {
                     asked.target = Some(value);
                     2
+                }
+                // Keys that are named by elements are no arguments, so they were not judged.
+                b"BY" if more > 0 && value.contains(&b'*') && !reads_all_keys(call.state, call.client, &args) => {
+                    return Err(Fault::Said("ERR BY option of SORT denied due to insufficient ACL permissions."));
+                }
+                b"GET" if more > 0 && !reads_all_keys(call.state, call.client, &args) => {
+                    return Err(Fault::Said("ERR GET option of SORT denied due to insufficient ACL permissions."));
                 }
                 b"BY" if more > 0 => {
                     asked.by(value);

@@ -47,6 +47,12 @@ pub fn judge(user: &User, place: usize, command: &Command, args: &Args<'_>) -> O
     furthest
 }
 
+/// Whether a user that may execute a command may read any key with it, those included that no argument names.
+pub fn reads_all_keys(user: &User, place: usize, command: &Command, args: &Args<'_>) -> bool {
+    let number = needs::number_of(place, command, args);
+    user.all_selectors().any(|selector| selector.reads_all_keys() && refused(selector, number, command, args).is_none())
+}
+
 /// Whether a user may listen to a channel, or to a pattern of channels.
 pub fn may_listen(user: &User, channel: &[u8], is_pattern: bool) -> bool {
     user.all_selectors().any(|selector| selector.has_channel(channel, is_pattern))

@@ -128,7 +128,7 @@ pub fn access(command: &Command, args: &Args<'_>, is_first: bool) -> Access {
     let is_in = |names: &[&str]| names.binary_search(&command.name).is_ok();
     match command.name {
         "set" if !args.from(3).any(|option| option.eq_ignore_ascii_case(b"GET")) => Access::WRITE,
-        "copy" => {
+        "copy" | "sort" | "georadius" | "georadiusbymember" => {
             if is_first {
                 Access::READ
             } else {

@@ -88,6 +88,11 @@ impl Selector {
         self.has_all_commands && self.commands == Numbers::ALL && self.has_all_keys && self.has_all_channels
     }
 
+    /// Whether any key may be read.
+    pub fn reads_all_keys(&self) -> bool {
+        self.has_all_keys || self.keys.iter().any(|(access, pattern)| access.has(Access::READ) && **pattern == *b"*")
+    }
+
     /// All commands, or none.
     pub fn set_all_commands(&mut self, is_in: bool) {
         self.commands = if is_in { Numbers::ALL } else { Numbers::default() };
