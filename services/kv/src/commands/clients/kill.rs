@@ -1,6 +1,6 @@
 //! CLIENT KILL.
 
-use super::is_of;
+use super::kinds::is_of;
 use crate::engine::call::Call;
 use crate::engine::fault::Fault;
 use crate::engine::session::Session;

@@ -1,6 +1,7 @@
 //! CLIENT: what is known of clients, and what they want.
 
 mod kill;
+mod kinds;
 mod pausing;
 mod tracking;
 
@@ -11,8 +12,9 @@ use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::description::line;
 use crate::engine::fault::Fault;
 use crate::engine::help;
-use crate::engine::session::{Session, Silence};
+use crate::engine::session::Silence;
 use crate::resp::number::integer;
+use kinds::is_of;
 
 commands! { "connection":
     "client", -2, [ADMIN], NO_KEYS, "2.4.0", "Tells of clients, and names, ends or pauses them." => client;
@@ -130,16 +132,6 @@ fn reply(call: &mut Call<'_>) -> Result<(), Fault> {
         call.reply.ok();
     }
     Ok(())
-}
-
-/// Whether a client is of a type that Redis knows. There are no replicas here.
-fn is_of(session: &Session, kind: &[u8]) -> Result<bool, Fault> {
-    match kind.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(session.subscriptions() == 0),
-        b"pubsub" => Ok(session.subscriptions() > 0),
-        b"master" | b"replica" | b"slave" => Ok(false),
-        _ => Err(Fault::Told(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind)))),
-    }
 }
 
 fn list(call: &mut Call<'_>) -> Result<(), Fault> {
