@@ -64,7 +64,16 @@ pub fn keys(is_set: bool, count: u64) -> u64 {
         operating: Operating::default(),
     };
     let area = AreaId::new(0, 0);
-    let mut kv = KvService::new(KvConfig { area, serves_six: false, settings, identity: [7; 16], seed: 7 });
+    let mut kv = KvService::new(KvConfig {
+        area,
+        serves_six: false,
+        settings,
+        identity: [7; 16],
+        seed: 7,
+        password: None,
+        users: Vec::new(),
+        users_file: None,
+    });
     let value = "x".repeat(1_024);
     let set = Bytes::from(format!("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$1024\r\n{value}\r\n"));
     let get = Bytes::from_static(b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n");

@@ -82,7 +82,8 @@ mod tests {
 
     fn state() -> State {
         let operating = Operating::default();
-        let settings = Settings { durability: Durability::No, clients_max: 1, port: 1, timeout_s: 0, operating };
+        let settings =
+            Settings { has_log: true, durability: Durability::No, clients_max: 1, port: 1, timeout_s: 0, operating };
         State::new(settings, 1)
     }
 

@@ -380,7 +380,7 @@ fn keys_that_elements_name_are_for_who_may_read_all() {
     assert_eq!(me("sort l get #"), get);
     assert_eq!(me("sort l by secret*"), by);
     assert_eq!(me("sort_ro l by secret*"), by);
-    assert!(me("eval return{redis.call('sort','l','by','secret*')} 0").contains("BY option of SORT denied"));
+    assert!(me("eval \"return redis.call('sort','l','by','secret*')\" 0").contains("BY option of SORT denied"));
     assert_eq!(me("sort l by nosort"), "*1 $1 1");
     assert_eq!((me("multi"), me("sort l by nosort get secret*")), ("+OK".to_owned(), "+QUEUED".to_owned()));
     assert_eq!(me("exec"), format!("*1 {get}"));
