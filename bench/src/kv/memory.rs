@@ -71,7 +71,7 @@ fn load(address: SocketAddr, case: &Case, keys: u64) -> io::Result<()> {
         stream.write_all(&requests)?;
         let mut answers = vec![0; count as usize * ANSWER_BYTES];
         stream.read_exact(&mut answers)?;
-        if answers.iter().any(|byte| *byte == b'-') {
+        if answers.contains(&b'-') {
             return Err(io::Error::other(String::from_utf8_lossy(&answers).into_owned()));
         }
     }

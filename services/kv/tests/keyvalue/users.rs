@@ -388,7 +388,7 @@ fn keys_that_elements_name_are_for_who_may_read_all() {
     let refused = "-NOPERM this user has no permissions to access one of the keys used as arguments";
     assert_eq!(me("sort l store victim by STORE limit 0 1"), refused);
     store.hears(&[("acl setuser me %R~*", "+OK")]);
-    assert_eq!(store.say(1, b"sort l by secret* get secret*\r\n"), "*1 $1 x");
+    assert_eq!(store.say(1, b"sort l by secret* alpha get secret*\r\n"), "*1 $1 x");
     // It need not read what it writes.
     store.hears(&[("acl setuser me resetkeys %R~l* %W~d*", "+OK")]);
     assert_eq!(store.say(1, b"sort l store d\r\n"), ":1");
