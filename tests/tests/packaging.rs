@@ -217,10 +217,11 @@ fn cards_outlive_reload_and_crash_under_the_unit() {
         }
         // As Restart=on-failure, with what the service manager keeps.
         house.daemon.take().expect("a daemon").kill();
-        assert!(echoes("10.77.0.3:7"), "the fence holds without its daemon");
+        eventually("the fence holds without its daemon", GRACE, || echoes("10.77.0.3:7"));
         house.start();
         assert_eq!(house.status()["vnics"][0]["interface"], before, "it is taken back");
-        assert!(echoes("10.77.0.3:7") && service.is_running());
+        eventually("the card goes on", GRACE, || echoes("10.77.0.3:7"));
+        assert!(service.is_running());
         // No program that it starts has the namespace.
         service.kill();
         house.ends(&[]);
