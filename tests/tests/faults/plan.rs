@@ -245,6 +245,7 @@ fn play(seed: u64, until: Option<Instant>) {
     let named = std::env::var("QANAT_FAULTS").unwrap_or_default();
     let mut faults = table(until.is_some());
     faults.retain(|fault| named.is_empty() || fault.name.contains(&named) || fault.class == named);
+    assert!(!kinds.is_empty() && !faults.is_empty(), "QANAT_KINDS or QANAT_FAULTS names none: {only:?}, {named:?}");
     let scene = Scene::new(&kinds, seed);
     let mut run = Run::new(seed, until.is_some());
     loop {
