@@ -130,7 +130,7 @@ fn read_message(stream: &mut TcpStream) -> Vec<u8> {
 
 fn connect() -> TcpStream {
     let stream = TcpStream::connect((SERVER, 53)).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     stream
 }
 
@@ -184,7 +184,7 @@ fn streams_are_pipelined_bounded_and_ended() {
             Ok(mut stream) => {
                 stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
                 let ended = stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
-                stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+                stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
                 if !ended {
                     idle.push(stream);
                 }
@@ -205,7 +205,7 @@ fn streams_are_pipelined_bounded_and_ended() {
 /// Asks from a port of its own; the answer.
 fn ask(message: &[u8]) -> Vec<u8> {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     socket.send_to(message, (SERVER, 53)).expect("sending");
     let mut bytes = vec![0; 1_500];
     let length = socket.recv(&mut bytes).expect("an answer");

@@ -224,7 +224,7 @@ fn transfer(path: &Path, length: usize) -> Duration {
     let (mut client, mut server) = path.connection();
     let pattern = |index: usize| (index.wrapping_mul(2_654_435_761) >> 13) as u8;
     let sent: Vec<u8> = (0..length).map(pattern).collect();
-    server.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    server.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     let start = Instant::now();
     let mut received = Vec::with_capacity(length);
     std::thread::scope(|scope| {

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use qanat_tests::e2e::{
-    House, Outcome, Program, Running, connect, echoes, eventually, has_ended, net_core_at, process, qanat, scenario,
-    scenario_on,
+    House, Outcome, PATIENCE, Program, Running, connect, echoes, eventually, has_ended, net_core_at, process, qanat,
+    scenario, scenario_on,
 };
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -66,7 +66,7 @@ fn services_are_given_to_the_daemons_net_cores_and_find_the_next_when_theirs_die
         let killed = Instant::now();
         kill_process(process(number(&first)), Signal::KILL).expect("a net core to kill");
         while !serves("10.77.0.2") {
-            assert!(killed.elapsed() < GRACE, "web serves again");
+            assert!(killed.elapsed() < PATIENCE, "web serves again");
         }
         println!("served again {:?} after the net core was killed", killed.elapsed());
         assert!(processors == 1 || echoes(&mut stream, 100_000), "the other net core's connection goes on");

@@ -37,6 +37,7 @@ pub use engine::users::digest::Digest;
 pub use engine::users::file::FILE_BYTES_MAX;
 pub use engine::users::user::User;
 pub use figures::Figures;
+pub use service::users_file::read as read_users_file;
 pub use service::{KvConfig, KvService};
 
 /// The users of a file that is called `name`, as `ACL SAVE` writes it.

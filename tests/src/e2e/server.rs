@@ -108,7 +108,7 @@ impl Server {
         while let Ok(line) = self.lines.try_recv() {
             self.seen.push(line);
         }
-        self.wait_for("figures", Duration::from_secs(10)).expect("live figures every second")
+        self.wait_for("figures", PATIENCE).expect("live figures every second")
     }
 
     /// Figures as soon as `wanted` likes them.
@@ -140,7 +140,7 @@ impl Server {
         });
     }
 
-    /// The first line about `event`, said already or within `patience`, that `wanted` likes.
+    /// The first line about `event`, said already or within `patience`, and [`PATIENCE`], that `wanted` likes.
     ///
     /// # Panics
     /// None comes.
@@ -152,7 +152,7 @@ impl Server {
         if let Some(value) = self.seen.iter().find_map(fits) {
             return value;
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + patience.max(PATIENCE);
         while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             let found = fits(&line);
             self.seen.push(line);

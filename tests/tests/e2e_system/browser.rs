@@ -1,6 +1,6 @@
 //! A real browser: a page with pictures and a film, drawn from what we serve.
 
-use qanat_tests::e2e::{Pages, Program, Server, scenario, workspace};
+use qanat_tests::e2e::{PATIENCE, Pages, Program, Server, scenario, workspace};
 use std::time::{Duration, Instant};
 
 /// Chromium without a window, looking at `url`.
@@ -124,7 +124,7 @@ fn chromium_draws_the_page_and_seeks_in_the_film() {
         let _browser = chromium(&server.url("/test.html"), &profile, &["--remote-debugging-port=0"]).start();
         let start = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
-        while !read().contains("/saw/done ") && start.elapsed() < Duration::from_secs(40) {
+        while !read().contains("/saw/done ") && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(100));
         }
         let text = read();

@@ -5,7 +5,6 @@ use super::asker::{Asker, Question, Truth};
 use super::links::Wire;
 use super::scene::Tools;
 use super::unit::{Life, Unit};
-use qanat_tests::e2e::eventually;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -350,9 +349,20 @@ impl Station {
         }
     }
 
-    /// It has ended, for a reason that it tells.
+    /// It has ended, for a reason that it tells. If it does not end, what it is at is said.
     pub fn has_ended(&self, before: Before, why: &str) {
-        eventually(&format!("{} ends: {why}", self.kind.name()), PATIENCE, || self.unit.lives_count() > before.lives);
+        let began = std::time::Instant::now();
+        while self.unit.lives_count() <= before.lives {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{} does not end within {PATIENCE:?}: {why}; it said: {}\n{}\n{}",
+                self.kind.name(),
+                self.unit.stderr(),
+                self.unit.look(),
+                self.unit.machine.links()
+            );
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
     }
 
     /// What is wrong about the lives that are over since then.

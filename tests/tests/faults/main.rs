@@ -23,4 +23,4 @@ mod unit;
 use std::time::Duration;
 
 /// For whatever must happen sooner or later.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(120);

@@ -178,12 +178,12 @@ fn nothing_is_lost(control: &Control, to: [u8; 6], queues: &mut [AfXdp], mut cha
     stream.stop.store(true, Ordering::Release);
     let patience = Instant::now();
     let thread = stream.thread.take().expect("a sender");
-    while !thread.is_finished() && patience.elapsed() < Duration::from_secs(10) {
+    while !thread.is_finished() && patience.elapsed() < PATIENCE {
         collect(queues, &mut by_queue);
     }
     let sent = thread.join().expect("the sender ends well");
     let quiet = Instant::now();
-    while collect(queues, &mut by_queue) < sent && quiet.elapsed() < Duration::from_secs(2) {}
+    while collect(queues, &mut by_queue) < sent && quiet.elapsed() < PATIENCE {}
     let lost: Vec<usize> = (0..sent as usize).filter(|number| seen.get(*number).is_none_or(|n| *n == 0)).collect();
     let twice = seen.iter().filter(|count| **count > 1).count();
     println!("{sent} datagrams, by queue {by_queue:?}");

@@ -4,7 +4,7 @@ mod connection;
 mod input;
 mod output;
 mod questions;
-mod users_file;
+pub mod users_file;
 
 use crate::commands::{pubsub, serving, transactions};
 use crate::engine::settings::{Durability, Settings};

@@ -1,9 +1,8 @@
 //! Who may use the store: a password, or users, from files. They are read while there are rights, so they need not be readable by whoever
 //! goes on.
 
-use qanat_kv::{Digest, FILE_BYTES_MAX, User, users_of};
-use std::fs::File;
-use std::io::Read;
+use qanat_kv::{Digest, FILE_BYTES_MAX, User, read_users_file, users_of};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// See the module.
@@ -16,13 +15,10 @@ pub struct Guard {
 }
 
 fn text(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
-    let mut text = Vec::new();
-    File::open(path).map_err(wrong)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(wrong)?;
-    if text.len() > FILE_BYTES_MAX {
-        return Err(format!("{}: longer than {} MiB", path.display(), FILE_BYTES_MAX >> 20));
-    }
-    Ok(text)
+    read_users_file(path).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => format!("{}: longer than {} MiB", path.display(), FILE_BYTES_MAX >> 20),
+        _ => format!("{}: {error}", path.display()),
+    })
 }
 
 impl Guard {
