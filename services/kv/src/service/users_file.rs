@@ -1,4 +1,4 @@
-//! [`OnDisk`]: a users' file on a disk of the machine.
+//! A users' file on a disk of the machine.
 
 use crate::engine::users::file::{FILE_BYTES_MAX, UsersFile};
 use std::fs::{self, File, OpenOptions};
