@@ -97,8 +97,10 @@ posix-table: build ## the tables of what `qanat run` supports, and of programs t
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
-# System tests mostly wait, the virtual machine is one processor, and fuzzing asks for no device: they run beside each other.
-test: test-deps lint test-unit build ## everything; what CI runs
+# Half of the time one processor is enough for unit tests, so what the system tests need is built beside them. System tests mostly wait, the
+# virtual machine is one processor, and fuzzing asks for no device: they run beside each other.
+test: test-deps lint ## everything; what CI runs
+	$(MAKE) --jobs=2 test-unit build
 	$(MAKE) --jobs=2 test-busy test-hardware fuzz test-waiting
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)

@@ -368,6 +368,40 @@ fn figures_of_other_services_are_files() {
 }
 
 #[test]
+fn zones_are_files_that_are_as_they_are_served() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("example.zone");
+        let zone = |serial: u32| {
+            format!("$TTL 60\n@ SOA ns hm {serial} 2 3 4 5\n@ NS ns\n$GENERATE 1-3 host$ A 192.0.2.$\nns A 192.0.2.9\n")
+        };
+        std::fs::write(&file, zone(1)).expect("a zone");
+        let option = format!("--export={}", name("dns").as_str());
+        let source = format!("example.net={}", file.display());
+        let server = Program::new(qanat()).arguments(["dns", "--zone", &source, &option]).start();
+        let zones = name("dns").directory().join("zones");
+        eventually("it exports", PATIENCE, || zones.exists());
+        let zones = zones.display().to_string();
+        assert_eq!(succeeds("ls", &[&zones]), "example.net\n");
+        let path = format!("{zones}/example.net");
+        let wanted = "example.net. 60 IN SOA ns.example.net. hm.example.net. 1 2 3 4 5\nexample.net. 60 IN NS ns.example.net.\n\
+                      host1.example.net. 60 IN A 192.0.2.1\nhost2.example.net. 60 IN A 192.0.2.2\n\
+                      host3.example.net. 60 IN A 192.0.2.3\nns.example.net. 60 IN A 192.0.2.9\n";
+        assert_eq!(succeeds("cat", &[&path]), wanted);
+        // Another name server's own tool takes it.
+        succeeds("named-checkzone", &["example.net", &path]);
+        // Read again, it is another.
+        std::fs::write(&file, zone(2)).expect("a zone");
+        let id = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(id, Signal::HUP).expect("a signal");
+        eventually("the new zone is there", PATIENCE, || succeeds("cat", &[&path]).contains(" 2 2 3 4 5\n"));
+        kill_process(id, Signal::TERM).expect("a signal");
+        assert_eq!(server.wait(PATIENCE).code, Some(0));
+        assert!(!name("dns").directory().exists());
+    });
+}
+
+#[test]
 fn the_mount_goes_however_the_service_ends_and_the_next_one_has_it() {
     scenario(|| {
         let directory = tempfile::tempdir().expect("a directory");

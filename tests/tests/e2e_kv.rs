@@ -88,6 +88,36 @@ fn split_it_keeps_what_was_acknowledged() {
     });
 }
 
+/// A checkpoint on request leaves a log that is as long as its keys need, and nothing else.
+#[test]
+fn a_checkpoint_makes_the_log_short() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let disk = directory.path().join("kv.img").display().to_string();
+        let running = start(&disk, &["--size", "64M"], directory.path());
+        let benchmark = ["-h", ADDRESS, "-q", "-n", "5000", "-c", "20", "-d", "1000", "-r", "10", "-t", "set"];
+        Program::new("redis-benchmark").arguments(benchmark).patience(PATIENCE).succeeds();
+        let figure = |name: &str| -> u64 {
+            let text = ask(&["info", "persistence"]);
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|figure| figure.trim().parse().ok()).unwrap_or_else(|| panic!("{name} in {text}"))
+        };
+        let before = figure("aof_current_size");
+        assert!(before > 5_000_000 && figure("log_checkpoints") == 0, "{before}");
+        assert_eq!(ask(&["bgrewriteaof"]), "Background append only file rewriting started");
+        eventually("it is made", PATIENCE, || figure("log_checkpoints") == 1);
+        let after = figure("aof_current_size");
+        assert!(after < before / 10, "{after} of {before}");
+        assert!(ask(&["lastsave"]).parse().is_ok_and(|at: u64| at == figure("rdb_last_save_time")));
+        tell(&running, Signal::KILL);
+        drop(running);
+        let running = start(&disk, &[], directory.path());
+        assert_eq!(ask(&["dbsize"]), "10");
+        tell(&running, Signal::TERM);
+        assert_eq!(running.wait(PATIENCE).code, Some(0));
+    });
+}
+
 #[test]
 fn in_memory_only_nothing_is_written_and_nothing_is_kept() {
     scenario(|| {

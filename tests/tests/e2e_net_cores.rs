@@ -303,6 +303,11 @@ fn a_net_core_killed_while_cards_move_loses_what_it_has_and_no_more() {
                     && count("10.77.0.2") == 1
                     && count("10.77.0.3") == 1
             });
+            // The last one is not removed, and the other may be about to be started again.
+            eventually("both are there", GRACE, || {
+                let all = house.status()["net_cores_started"].as_array().cloned().unwrap_or_default();
+                all.len() == 2 && all.iter().all(|core| core["process"].as_u64().is_some_and(|process| process > 0))
+            });
             assert_eq!(net_core(&["remove", "1"]).code, Some(0), "round {round}");
             eventually("one is left", GRACE, || {
                 house.status()["net_cores_started"].as_array().is_some_and(|cores| cores.len() == 1)

@@ -15,7 +15,7 @@ use crate::fence::tables::Tables;
 use crate::log::Event;
 use crate::net_cores::pool::NetCores;
 use crate::policy::{InVain, Policy, Subordinates};
-use crate::state::StateDirectory;
+use crate::state::{LinkState, StateDirectory};
 use qanat_control::filter::{Direction, Filter};
 use qanat_nic::link::{LinkWatch, Namespace};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -75,6 +75,9 @@ pub struct Daemon {
     pub(crate) link_watch: LinkWatch,
     /// Cards that have changed and are not looked at yet.
     pub(crate) unlooked: BTreeSet<u32>,
+    /// TAP devices whose cards ended while they were elsewhere, and of which this daemon has no descriptor. They are deleted when they are
+    /// back.
+    pub(crate) strays: Vec<LinkState>,
     /// Of the VNICs' ends: nothing is in it but them.
     pub(crate) ends: Namespace,
     pub(crate) epoll: OwnedFd,

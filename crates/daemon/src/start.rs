@@ -68,6 +68,7 @@ impl Daemon {
             next_filter: 0,
             link_watch,
             unlooked: BTreeSet::new(),
+            strays: Vec::new(),
             ends: ground.ends,
             epoll,
             endpoints: HashMap::new(),

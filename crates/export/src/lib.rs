@@ -6,7 +6,8 @@
 //!                    ▲
 //!                    └─ mount, place, probe: whoever may mount; it needs no trust in the application
 //! ```
-//! * [`tree`]: what an application answers. [`parts`]: a tree of fixed parts, so that a service says only what it has.
+//! * [`tree`]: what an application answers. [`parts`]: a tree of fixed parts, so that a service says only what it has. [`names`]: file names
+//!   of what may be called anything.
 //! * [`questions`]: what only the service's core knows is asked with a time limit.
 //! * [`server`]: answers the kernel on a descriptor of `/dev/fuse`, without any right.
 //! * [`mount`], [`place`], [`probe`]: the mount, where it goes, and whether somebody answers behind it.
@@ -16,6 +17,7 @@
 
 mod handles;
 pub mod mount;
+pub mod names;
 mod numbers;
 pub mod parts;
 pub mod place;

@@ -56,6 +56,8 @@ pub struct Journal {
     committed_at: Time,
     /// A commit whose time is taken: its last record, and when it was given. One at a time is enough to know how long they take.
     timed: Option<(Position, Time)>,
+    /// A checkpoint is to begin though none is due.
+    is_wanted: bool,
     walk: Option<Walk>,
     /// All keys are written, and the end of the checkpoint is on its way.
     is_ending: bool,
@@ -84,6 +86,7 @@ impl Journal {
             uncommitted: 0,
             committed_at: Time::ZERO,
             timed: None,
+            is_wanted: false,
             walk: None,
             is_ending: false,
             records: Vec::new(),
@@ -216,6 +219,11 @@ impl Journal {
         }
     }
 
+    /// A checkpoint begins at the next end of a turn at which the log takes one.
+    pub fn want_checkpoint(&mut self) {
+        self.is_wanted = true;
+    }
+
     /// The end of a turn: what was appended is committed if it is to be, and a checkpoint goes on. `is_wanted`: it is to be committed at
     /// once.
     pub fn turn_ended(
@@ -249,12 +257,12 @@ impl Journal {
     fn checkpoint(&mut self, keyspace: &Keyspace, storage: &mut dyn StorageCommands) -> Result<(), StoreError> {
         let Some(walk) = self.walk else {
             let (used, all) = self.log.bytes();
-            let is_due = used >= all / 2 || used > GARBAGE.0 * keyspace.bytes() as u64 + GARBAGE.1;
+            let is_due = self.is_wanted || used >= all / 2 || used > GARBAGE.0 * keyspace.bytes() as u64 + GARBAGE.1;
             if self.is_ending || !is_due {
                 return Ok(());
             }
             match self.log.checkpoint_begin(storage) {
-                Ok(()) => (self.walk, self.written) = (Some(keyspace.walk()), 0),
+                Ok(()) => (self.walk, self.written, self.is_wanted) = (Some(keyspace.walk()), 0, false),
                 Err(StoreError::Busy { .. } | StoreError::CheckpointRuns) => {}
                 Err(error) => return Err(error),
             }
@@ -297,13 +305,17 @@ impl Journal {
     pub fn tell(&self, keyspace: &Keyspace, state: &mut LogState) {
         let (used, all) = self.log.bytes();
         state.bytes = (used, all);
-        state.is_checkpointing = self.walk.is_some() || self.is_ending;
+        let is_under_way = self.walk.is_some() || self.is_ending;
+        state.is_checkpointing = self.is_wanted || is_under_way;
+        if state.checkpoints != self.checkpoints {
+            state.checkpointed_ms = Some(keyspace.now_ms);
+        }
         state.checkpoints = self.checkpoints;
         state.has_failed = self.failure.is_some();
         state.batches = self.log.statistics().batches;
         // A checkpoint of all keys has to fit behind what there is, with what its frames cost, and changes meanwhile.
         let keys = keyspace.bytes() as u64;
-        let written = if state.is_checkpointing { self.written.min(keys) } else { 0 };
+        let written = if is_under_way { self.written.min(keys) } else { 0 };
         let reserve = keys + keys / 32 + (256 << 10) - written;
         state.room_to_shrink = all.saturating_sub(used + reserve);
         // What makes keys larger is written twice: once now, once by the checkpoint.

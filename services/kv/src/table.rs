@@ -2,8 +2,8 @@
 
 use crate::commands::{
     acl, bitfield, bits, clients, connection, databases, dumping, expiry, generic, geo, hashes, hyperloglog,
-    introspection, lists, lolwut, observing, pubsub, scanning, scripts, server, serving, sets, sorted, sorted_ranges,
-    sorted_store, sorting, streams, strings, substrings, transactions,
+    introspection, lists, lolwut, observing, pubsub, saving, scanning, scripts, server, serving, sets, sorted,
+    sorted_ranges, sorted_store, sorting, streams, strings, substrings, transactions,
 };
 use crate::engine::command::{Command, put_table};
 
@@ -31,6 +31,7 @@ const GROUPS: &[&[Command]] = &[
     observing::object::COMMANDS,
     observing::slowlog::COMMANDS,
     pubsub::COMMANDS,
+    saving::COMMANDS,
     scanning::COMMANDS,
     scripts::calls::COMMANDS,
     scripts::functions::COMMANDS,

@@ -175,6 +175,39 @@ fn a_daemons_tap_card_outlives_its_daemon_and_keeps_its_fence() {
     });
 }
 
+/// Elsewhere nothing would judge what it carries, and whoever holds its descriptor would not notice: the device goes with the card.
+#[test]
+fn a_daemons_tap_card_that_is_moved_ends_with_its_device() {
+    scenario(|| {
+        let pages = Pages::new();
+        let mut daemon = daemon_for(&pages, PREFIX);
+        let ip = |words: &str| Program::new("ip").arguments(words.split(' ')).run().code == Some(0);
+        let create =
+            ["vnic", "create", "kept", "--address", "10.77.0.2/24", "--service", "tcp/80", "--provider", "tap"];
+        let is_listed = || command(&pages, &["vnic", "list"]).succeeds().text().contains("kept");
+        assert!(ip("netns add elsewhere"));
+        // It has a descriptor of the device, which says where that is.
+        command(&pages, &create).succeeds();
+        assert!(is_listed() && ip("link set qanat0 netns elsewhere"));
+        eventually("its card ends", PATIENCE, || !is_listed());
+        eventually("the device goes", PATIENCE, || !ip("-n elsewhere link show qanat0"));
+        // The next daemon has none: it waits until the device is back, whatever it is called then.
+        command(&pages, &create).succeeds();
+        daemon.kill();
+        daemon = daemon_for(&pages, PREFIX);
+        assert!(is_listed() && ip("link set qanat0 netns elsewhere"));
+        eventually("its card ends", PATIENCE, || !is_listed());
+        assert!(
+            ip("-n elsewhere link set qanat0 name moved")
+                && ip(&format!("-n elsewhere link set moved netns {}", daemon.id()))
+        );
+        eventually("the device goes", PATIENCE, || !ip("link show moved"));
+        assert!(!ip("-n elsewhere link show moved") && ip("netns del elsewhere"));
+        command(&pages, &["down"]).succeeds();
+        assert_eq!(daemon.wait(PATIENCE).code, Some(0));
+    });
+}
+
 #[test]
 fn what_a_daemons_tap_card_can_not_do_is_refused() {
     scenario(|| {

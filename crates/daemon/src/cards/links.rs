@@ -13,6 +13,9 @@ use qanat_nic::link::{self, LinkChanges};
 use qanat_wire::ethernet::MacAddress;
 use std::time::Instant;
 
+/// Devices without a card that are remembered at most.
+const STRAYS_MAX: usize = 64;
+
 impl Daemon {
     /// Interfaces have changed: what the fence and the senders must know of them is told.
     pub(crate) fn follow_links(&mut self, token: u64) {
@@ -37,6 +40,7 @@ impl Daemon {
         {
             (self.log)(&Event::new("uplink-change", "failed", why));
         }
+        self.end_strays();
         // Else whoever changes such a device without end would wake the daemon for each change.
         if !self.unlooked.is_empty() {
             self.leave_alone(token, LOOK_INTERVAL);
@@ -129,12 +133,37 @@ impl Daemon {
         }
     }
 
-    /// A TAP device that is not here is deleted, or in another namespace, where it is without its fence: its card ends.
+    /// A TAP device that is not here is deleted, or in another namespace, where it is without its fence: its card ends, and so does the
+    /// device. Else whoever holds it would go on without a fence.
     fn end_tap(&mut self, slot: u32) {
+        let stray = self.vnics.get(&slot).filter(|vnic| vnic.tap.is_none()).map(|vnic| LinkState::of(&vnic.host));
+        self.strays.extend(stray);
+        if self.strays.len() > STRAYS_MAX {
+            self.strays.remove(0);
+        }
         let name = self.vnics.get(&slot).map(|vnic| vnic.host.name.clone()).unwrap_or_default();
         let detail = format!("{name} was deleted, or moved to another network namespace: its card ends");
         (self.log)(&Event::new("link-change", "failed", detail).of(slot));
         self.delete_vnic(slot, VnicEnd::InterfaceDeleted);
+    }
+
+    /// Deletes devices that are back without a card.
+    fn end_strays(&mut self) {
+        let log = &mut self.log;
+        self.strays.retain(|stray| {
+            let found = link::link_by_index(stray.index).ok().filter(|found| stray.is(found));
+            let Some(found) = found else { return true };
+            let said = match link::delete(found.index) {
+                Ok(()) => Event::new(
+                    "link-change",
+                    "done",
+                    format!("{} is back, its card has ended, and it is deleted", found.name),
+                ),
+                Err(error) => Event::new("link-change", "failed", format!("{} can't be deleted: {error}", found.name)),
+            };
+            log(&said);
+            false
+        });
     }
 
     fn note_moved(&mut self, slot: u32) {

@@ -13,10 +13,11 @@ use qanat_control::address::Address;
 use qanat_control::filter::{Direction, Filter, Rate, Service};
 use qanat_control::protocol::{Provider, Steered, VnicWish};
 use qanat_nic::link::{self, Link, Namespace};
+use qanat_nic::tap;
 use qanat_nic::vfio::FunctionDescriptors;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 /// Addresses of a VNIC at most.
@@ -178,8 +179,8 @@ impl Vnic {
             let known = LinkState::of(&self.host);
             let _ = match link::link_by_index(host).is_ok_and(|found| known.is_host(&found)) {
                 true => link::delete(host),
-                // In another namespace, where it is nobody's affair here, or gone.
-                false if self.is_tap() => Ok(()),
+                // In another namespace, where it is without its fence, or gone. A daemon that took the card back has no descriptor of it.
+                false if self.is_tap() => self.tap.as_ref().map_or(Ok(()), |device| tap::delete(device.as_fd())),
                 false => ends.within(|| link::delete(end)).and_then(|deleted| deleted),
             };
         }

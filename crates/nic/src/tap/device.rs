@@ -10,7 +10,7 @@ use qanat_wire::ethernet::MacAddress;
 use std::fs::OpenOptions;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -102,6 +102,31 @@ pub fn set_persistent(device: BorrowedFd<'_>, stays: bool) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Deletes a device, in whatever namespace it is by now.
+///
+/// # Errors
+/// What the system says: `EBADFD` if it is gone already.
+pub fn delete(device: BorrowedFd<'_>) -> io::Result<()> {
+    // `_IO('T', 227)` of linux/if_tun.h: the namespace that the device is in.
+    const TUNGETDEVNETNS: libc::Ioctl = 0x54e3;
+    // SAFETY: takes nothing, and returns a descriptor.
+    let namespace = unsafe { libc::ioctl(device.as_raw_fd(), TUNGETDEVNETNS) };
+    if namespace < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
+    let namespace = unsafe { OwnedFd::from_raw_fd(namespace) };
+    // SAFETY: plain numbers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // SAFETY: a live request, which the kernel fills in.
+    if unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let name: String =
+        request.ifr_name.iter().map_while(|byte| (*byte != 0).then(|| char::from(*byte as u8))).collect();
+    link::in_namespace(namespace.as_fd(), || link::delete(link::link(&name)?.index))?
 }
 
 /// Makes a TUN device of the calling thread's namespace: whole IP packets, as they are, with nothing before them. Reading its descriptor

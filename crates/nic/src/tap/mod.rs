@@ -14,6 +14,6 @@ mod header;
 mod queue;
 
 pub use device::{
-    HandedTap, TapConfig, TapDevice, create, make, make_tun, open_persistent, random_address, set_persistent,
+    HandedTap, TapConfig, TapDevice, create, delete, make, make_tun, open_persistent, random_address, set_persistent,
 };
 pub use queue::Tap;

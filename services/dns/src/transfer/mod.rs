@@ -34,7 +34,7 @@ pub use figures::TransferFigures;
 pub use outgoing::Outgoing;
 pub use replies::Way;
 pub use tokens::TIMER_BIT;
-pub use versions::Versions;
+pub use versions::{Version, Versions};
 pub use worker::Arrival;
 
 use crate::name::Name;

@@ -21,6 +21,7 @@ mod problem;
 mod records;
 pub mod rtype;
 mod scanner;
+pub mod text;
 mod time;
 
 pub use builder::ZoneBuilder;

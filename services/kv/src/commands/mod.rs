@@ -18,6 +18,7 @@ pub mod lolwut;
 pub mod observing;
 pub mod pubsub;
 pub mod ranges;
+pub mod saving;
 pub mod scanning;
 pub mod scripts;
 pub mod server;

@@ -85,6 +85,8 @@ fn of_persistence(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     let [is_loading, is_rewriting] = [call.state.is_loading, log.is_checkpointing].map(u8::from);
     let has_log = u8::from(call.state.settings.has_log);
     writeln!(text, "loading:{is_loading}\r\naof_enabled:{has_log}\r\naof_rewrite_in_progress:{is_rewriting}\r")?;
+    let saved_s = log.checkpointed_ms.unwrap_or(call.state.started_ms) / 1_000;
+    writeln!(text, "rdb_bgsave_in_progress:{is_rewriting}\r\nrdb_last_save_time:{saved_s}\r")?;
     writeln!(text, "aof_last_bgrewrite_status:{}\r", status(log.checkpoint_failed))?;
     writeln!(text, "aof_last_write_status:{}\r", status(log.has_failed))?;
     writeln!(text, "aof_current_size:{}\r\nlog_bytes:{}\r", log.bytes.0, log.bytes.1)?;

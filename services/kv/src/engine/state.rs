@@ -17,10 +17,14 @@ use bytes::Bytes;
 pub struct LogState {
     /// Bytes of the log: those in use, and all.
     pub bytes: (u64, u64),
-    /// A checkpoint is under way.
+    /// A checkpoint is under way, or is to begin.
     pub is_checkpointing: bool,
+    /// A client wants one: it begins when the turn ends.
+    pub is_checkpoint_wanted: bool,
     /// Checkpoints made since the start.
     pub checkpoints: u64,
+    /// When the last of them was complete, Unix time.
+    pub checkpointed_ms: Option<i64>,
     /// Whether the last one that was tried is there.
     pub checkpoint_failed: bool,
     /// Nothing more is acknowledged.

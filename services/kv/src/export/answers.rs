@@ -1,9 +1,9 @@
 //! What the core answers. Each answer costs at most a page of keys, or a text of a bounded size.
 
 use crate::engine::state::State;
-use crate::export::names::{key_of, name_of};
 use crate::export::text::{Lines, of_value};
 use bytes::Bytes;
+use qanat_export::names::{key_of, name_of};
 use qanat_export::questions::Answer;
 use qanat_export::tree::TreeError;
 

@@ -5,5 +5,4 @@
 
 pub mod answers;
 pub mod keys;
-pub mod names;
 pub mod text;

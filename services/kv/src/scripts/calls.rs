@@ -19,9 +19,11 @@ use mlua::{Lua, MultiValue, Value};
 const ARGUMENTS_BYTES_MAX: usize = 128 << 20;
 
 /// Commands that Redis does not allow in scripts.
-const NOT_ALLOWED: [&str; 35] = [
+const NOT_ALLOWED: [&str; 37] = [
     "acl",
     "auth",
+    "bgrewriteaof",
+    "bgsave",
     "blmove",
     "blpop",
     "brpop",

@@ -390,6 +390,9 @@ impl KvService {
         let State { keyspace, log, observed, .. } = &mut self.state;
         observed.buffers = self.gathered_bytes as u64 + self.journal.as_ref().map_or(0, Journal::waiting_bytes);
         if let Some(journal) = &mut self.journal {
+            if std::mem::take(&mut log.is_checkpoint_wanted) {
+                journal.want_checkpoint();
+            }
             let news = journal.turn_ended(keyspace, how, context);
             journal.tell(keyspace, log);
             if let Some(News::Failed(error)) = news {

@@ -78,6 +78,13 @@ fn history(seed: u64, met: &mut Met) {
             journal.tell(&store.state.keyspace, &mut store.state.log);
             let heard = store.line(&command(&mut random));
             met.refused += u64::from(heard.starts_with("-OOM"));
+            if random.below(60) == 0 {
+                let heard = store.line("bgrewriteaof");
+                assert!(heard.ends_with("started") || heard.ends_with("already in progress"), "seed {seed}: {heard}");
+            }
+            if std::mem::take(&mut store.state.log.is_checkpoint_wanted) {
+                journal.want_checkpoint();
+            }
             if !store.state.keyspace.record().is_empty() {
                 assert!(
                     journal.append(&mut store.state.keyspace, &mut disk).is_none(),

@@ -51,6 +51,26 @@ fn settings_are_taken_and_refused_as_redis_does() {
 }
 
 #[test]
+fn a_checkpoint_is_made_on_request() {
+    let mut store = Store::new(3);
+    store.state.started_ms = 5_900;
+    store.hears(&[
+        ("lastsave", ":5"),
+        ("bgsave now", "-ERR syntax error"),
+        ("bgsave schedule", "+Background saving started"),
+        ("bgsave", "-ERR Background save already in progress"),
+        ("bgrewriteaof", "-ERR Background append only file rewriting already in progress"),
+    ]);
+    assert!(std::mem::take(&mut store.state.log.is_checkpoint_wanted), "the service hears of it");
+    store.state.log.checkpointed_ms = Some(7_000);
+    store.hears(&[("lastsave", ":7"), ("bgrewriteaof", "+Background append only file rewriting started")]);
+    store.state.settings.has_log = false;
+    store.hears(&[("bgsave", "-ERR the store is in memory only: there is no log to make a checkpoint of")]);
+    let heard = store.line("eval \"return redis.pcall('bgsave')\" 0");
+    assert!(heard.starts_with("-ERR This Redis command is not allowed from script"), "{heard}");
+}
+
+#[test]
 fn without_a_policy_what_grows_is_refused() {
     let mut store = Store::new(2);
     store.hears(&[

@@ -1,6 +1,7 @@
 //! The name server, as the host knows it.
 
 use super::control::{self, Door};
+use super::export;
 use super::options::{ONE_QUEUE, ServeArguments, random};
 use super::zones::Zones;
 use crate::host::Application;
@@ -17,6 +18,7 @@ use qanat::{PROTOCOL_TCP, PROTOCOL_UDP};
 use qanat_dns::name::Name;
 use qanat_dns::service::{DnsService, Figures, FileConfig, ZoneRules, metrics};
 use qanat_dns::transfer::{PORTS, TransferFigures, Transfers};
+use qanat_export::parts::Part;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
 use std::os::fd::BorrowedFd;
@@ -115,6 +117,10 @@ impl Application for Server<'_> {
 
     fn export(&self) -> Option<&ExportArguments> {
         Some(&self.arguments.export)
+    }
+
+    fn parts(&self) -> Vec<(String, Part)> {
+        export::parts(self.zones.versions())
     }
 
     /// The log, and the socket at which it can be asked.

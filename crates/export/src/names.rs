@@ -1,7 +1,7 @@
-//! File names of keys. A byte that is no letter, digit or plain sign of ASCII is `%` and two digits, so any key is a name, and a name
-//! draws on no terminal.
+//! File names of what may be called anything, such as keys. A byte that is no letter, digit or plain sign of ASCII is `%` and two digits, so
+//! any key is a name, and a name draws on no terminal.
 
-use qanat_export::tree::NAME_BYTES_MAX;
+use crate::tree::NAME_BYTES_MAX;
 
 /// The name of the key that has no bytes. No other has it, since two digits follow each other `%`.
 const EMPTY: &[u8] = b"%";
@@ -57,8 +57,8 @@ pub fn key_of(name: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::is_name;
     use proptest::prelude::*;
-    use qanat_export::tree::is_name;
 
     #[test]
     fn names_are_as_written_here() {
