@@ -19,7 +19,7 @@ use mlua::{Lua, MultiValue, Value};
 const ARGUMENTS_BYTES_MAX: usize = 128 << 20;
 
 /// Commands that Redis does not allow in scripts.
-const NOT_ALLOWED: [&str; 35] = [
+const NOT_ALLOWED: [&str; 37] = [
     "acl",
     "auth",
     "blmove",
@@ -49,7 +49,9 @@ const NOT_ALLOWED: [&str; 35] = [
     "quit",
     "reset",
     "script",
+    "ssubscribe",
     "subscribe",
+    "sunsubscribe",
     "unsubscribe",
     "unwatch",
     "wait",
@@ -91,7 +93,7 @@ fn allowed(turn: &Turn, args: &Args<'_>) -> Result<Found, Fault> {
         return Err(Fault::Said("ERR This Redis command is not allowed from script"));
     }
     // A message is a write to those who listen, and PFCOUNT keeps what it counted.
-    let may_write = command.flags.has(Flags::WRITE) || matches!(command.name, "publish" | "pfcount");
+    let may_write = command.flags.has(Flags::WRITE) || matches!(command.name, "publish" | "spublish" | "pfcount");
     if turn.is_read_only && may_write {
         return Err(Fault::Said("ERR Write commands are not allowed from read-only scripts."));
     }
