@@ -38,7 +38,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 18] = [
+pub const TABLES: [Entry; 17] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -65,13 +65,6 @@ pub const TABLES: [Entry; 18] = [
         about: "what a key takes of memory: Redis, qanat kv (root)",
         run: kv::memory::run,
         chart: kv::memory::chart,
-        missing: None,
-    },
-    Entry {
-        name: "kv-rewrite",
-        about: "a full store that writes its log anew, and its start: Redis, qanat kv (root)",
-        run: kv::rewriting::run,
-        chart: kv::rewriting::chart,
         missing: None,
     },
     Entry {

@@ -133,8 +133,6 @@ fn stores_are_compared_by_both_kinds_of_clients() {
         peers.first().is_some_and(|peer| peer == "Redis") && peers.last().is_some_and(|peer| peer == "qanat kv"),
         "{peers:?}"
     );
-    let peers = peers_of(&["kv", "--rewrite"]);
-    assert!(peers.first().is_some_and(|peer| peer == "Redis") && peers.last().is_some_and(|peer| peer == "qanat kv"));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! `qanat bench kv --memory`: what a key takes of memory, in Redis and in `qanat kv`.
 
 use super::MTU;
-use super::filling::{AT_ONCE, Request, fill, word};
 use super::servers::{Asked, Peer, Promise, Server, versions};
 use crate::harness::HarnessError;
 use crate::harness::alternate::{Run, Turns, summarize};
@@ -14,13 +13,23 @@ use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::programs::measured::{CLIENT_CPU, SERVER_CPU};
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Requests that are sent before their answers are read.
+const AT_ONCE: u64 = 500;
+/// An answer takes no longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// All answers to a load, `+OK` and `:10`, have so many bytes.
+const ANSWER_BYTES: usize = 5;
 
 /// What keys have.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
-    request: Request,
+    /// Writes the request that makes a key.
+    request: fn(&mut Vec<u8>, u64),
     keys: u64,
     quick_keys: u64,
 }
@@ -29,6 +38,11 @@ const CASES: [Case; 2] = [
     Case { name: "strings: keys and values of 64 B", request: string, keys: 1_000_000, quick_keys: 200_000 },
     Case { name: "hashes of 10 fields of 8 B", request: hash, keys: 300_000, quick_keys: 60_000 },
 ];
+
+fn word(request: &mut Vec<u8>, word: &str) {
+    // Writing to a vector does not fail.
+    let _ = write!(request, "${}\r\n{word}\r\n", word.len());
+}
 
 fn string(request: &mut Vec<u8>, number: u64) {
     request.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
@@ -43,6 +57,25 @@ fn hash(request: &mut Vec<u8>, number: u64) {
         word(request, &format!("field{field:03}"));
         word(request, &format!("v{:07}", number % 1_000_000));
     }
+}
+
+/// Makes the keys from the first on.
+fn load(address: SocketAddr, case: &Case, keys: u64) -> io::Result<()> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut requests = Vec::new();
+    for first in (0..keys).step_by(AT_ONCE as usize) {
+        requests.clear();
+        let count = AT_ONCE.min(keys - first);
+        (first..first + count).for_each(|number| (case.request)(&mut requests, number));
+        stream.write_all(&requests)?;
+        let mut answers = vec![0; count as usize * ANSWER_BYTES];
+        stream.read_exact(&mut answers)?;
+        if answers.contains(&b'-') {
+            return Err(io::Error::other(String::from_utf8_lossy(&answers).into_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Memory of a process that is in use, bytes.
@@ -67,9 +100,9 @@ fn measure(
     // What every store has at work, whatever its keys, is there before.
     let loaded = topology.client().within(|| -> io::Result<(u64, u64)> {
         let resident = || resident_bytes(id).ok_or_else(|| io::Error::other("the process is gone"));
-        fill(address, case.request, AT_ONCE)?;
+        load(address, case, AT_ONCE)?;
         let before = resident()?;
-        fill(address, case.request, keys + AT_ONCE)?;
+        load(address, case, keys + AT_ONCE)?;
         Ok((before, resident()?))
     });
     let failed = |error| server.explain(HarnessError::system(format!("load {}", peer.name()), error));

@@ -1,9 +1,7 @@
 //! `qanat bench kv`: Redis on the kernel's sockets and `qanat kv` in turn, on the same link and file system, by the same clients (Arrakis'
 //! evaluation, §4.3: a store that writes each change to a log before it answers).
 
-mod filling;
 pub mod memory;
-pub mod rewriting;
 mod rocksdb;
 mod servers;
 

@@ -15,8 +15,7 @@ use std::time::Duration;
 const PORT: u16 = 6_379;
 /// The address of a device that `qanat kv` makes at the client's end, as users have it.
 const DEVICE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// A full store reads its files first.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+const START_PATIENCE: Duration = Duration::from_secs(20);
 const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A store.
@@ -102,21 +101,6 @@ impl Server {
     /// # Errors
     /// It can't be started, or does not answer: with what it said.
     pub(super) fn start(
-        asked: (Peer, Promise, Asked),
-        own: &Path,
-        topology: &Topology,
-        scratch: &Scratch,
-        cpu: usize,
-    ) -> Result<Server, HarnessError> {
-        emptied(scratch)?;
-        Server::start_again(asked, own, topology, scratch, cpu)
-    }
-
-    /// The same, with the files that the one before has left.
-    ///
-    /// # Errors
-    /// As [`start`](Server::start).
-    pub(super) fn start_again(
         (peer, promise, asked): (Peer, Promise, Asked),
         own: &Path,
         topology: &Topology,
@@ -134,7 +118,7 @@ impl Server {
             Peer::Kv => own.to_owned(),
             Peer::RocksDb => return Err(HarnessError::Option("RocksDB is no server".to_owned())),
         };
-        let directory = place(scratch).display().to_string();
+        let directory = emptied(scratch)?;
         let words = match peer {
             Peer::Redis | Peer::Valkey | Peer::RocksDb => of_redis(promise, address, &directory),
             Peer::Kv => {
@@ -156,33 +140,21 @@ impl Server {
         self.running.id()
     }
 
-    /// Tells it to end, and waits until it has.
-    ///
-    /// # Errors
-    /// It does not end well.
-    pub(super) fn stop(self) -> Result<(), HarnessError> {
-        self.running.stop().map(drop)
-    }
-
     /// A client failed with `error`: if that is because the server died, says so instead.
     pub(super) fn explain(mut self, error: HarnessError) -> HarnessError {
         if self.running.is_running() { error } else { self.running.failure("died while it was loaded") }
     }
 }
 
-/// The directory in which a server has its files.
-fn place(scratch: &Scratch) -> PathBuf {
-    scratch.path().join("store")
-}
-
-/// Nothing is in it.
-fn emptied(scratch: &Scratch) -> Result<(), HarnessError> {
-    let path = place(scratch);
+/// The directory in which a server has its files, with nothing in it.
+fn emptied(scratch: &Scratch) -> Result<String, HarnessError> {
+    let path = scratch.path().join("store");
     let made = match std::fs::remove_dir_all(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => std::fs::create_dir(&path),
     };
-    made.map_err(|error| HarnessError::system(format!("empty {}", path.display()), error))
+    made.map_err(|error| HarnessError::system(format!("empty {}", path.display()), error))?;
+    Ok(path.display().to_string())
 }
 
 fn of_redis(promise: Promise, address: Ipv4Addr, directory: &str) -> Vec<String> {

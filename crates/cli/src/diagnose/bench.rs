@@ -232,27 +232,13 @@ Examples:
   sudo qanat bench kv                            five runs of each
   sudo qanat bench kv --filter durable           writes that are answered when they are on the disk
   sudo qanat bench kv --memory                   what a key takes of memory
-  sudo qanat bench kv --rewrite                  a full store that writes its log anew, and its start
 Programs that are not there are named with their package.")]
 struct KvArguments {
     /// What a key takes of memory, instead
     #[arg(long)]
     memory: bool,
-    /// A full store that writes its log anew while clients ask, and its start, instead
-    #[arg(long, conflicts_with = "memory")]
-    rewrite: bool,
     #[command(flatten)]
     common: Common,
-}
-
-impl KvArguments {
-    fn table(&self) -> &'static str {
-        match (self.memory, self.rewrite) {
-            (true, _) => "kv-memory",
-            (_, true) => "kv-rewrite",
-            _ => "kv",
-        }
-    }
 }
 
 /// The split placement beside the linked one: ping-pong, costs, a service that blocks, a net core killed
@@ -321,7 +307,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
         Some(Table::Run(programs)) => run_one(if programs.profile { "run-profile" } else { "run" }, &programs.common),
-        Some(Table::Kv(kv)) => run_one(kv.table(), &kv.common),
+        Some(Table::Kv(kv)) => run_one(if kv.memory { "kv-memory" } else { "kv" }, &kv.common),
         Some(Table::Split(split)) => run_one("split", &split.common),
         Some(Table::Ratio(ratio)) => run_one("ratio", &ratio.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),

@@ -5,6 +5,7 @@ use crate::engine::call::{Call, range};
 use crate::engine::command::{Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::resp::number::{integer, unsigned};
 use bytes::Bytes;
@@ -41,6 +42,7 @@ fn setbit(call: &mut Call<'_>) -> Result<(), Fault> {
         let mask = 0x80 >> (offset % 8);
         let byte = if bit { byte | mask } else { byte & !mask };
         write(call, key, place, &[byte])?;
+        call.note(Kinds::STRING, "setbit", key);
     }
     call.reply.integer(i64::from(before));
     Ok(())
@@ -150,8 +152,10 @@ fn bitop(call: &mut Call<'_>) -> Result<(), Fault> {
         .collect();
     if length > 0 {
         call.change(Change::Put { key: target, expires: 0, text: &result });
+        call.note(Kinds::STRING, "set", target);
     } else if call.find(target).is_some() {
         call.change(Change::Delete { key: target });
+        call.note(Kinds::GENERIC, "del", target);
     }
     call.reply.length(length);
     Ok(())

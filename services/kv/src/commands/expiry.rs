@@ -4,6 +4,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 
 commands! { "generic":
     "expire", -3, [WRITE FAST], ONE, "1.0.0", "Sets the expiration time of a key in seconds."
@@ -109,10 +110,12 @@ fn expire(call: &mut Call<'_>, name: &'static str, unit: Unit, is_absolute: bool
         || is_gt && (before == 0 || at <= before)
         || is_lt && before != 0 && at >= before;
     if !is_refused {
-        match at <= call.state.keyspace.now_ms {
+        let is_over = at <= call.state.keyspace.now_ms;
+        match is_over {
             true => call.change(Change::Delete { key }),
             false => call.change(Change::Expire { key, at }),
         }
+        call.note(Kinds::GENERIC, if is_over { "del" } else { "expire" }, key);
     }
     call.reply.integer(i64::from(!is_refused));
     Ok(())
@@ -123,6 +126,7 @@ fn persist(call: &mut Call<'_>) -> Result<(), Fault> {
     let expires = call.find(key).is_some_and(|entry| entry.expires != 0);
     if expires {
         call.change(Change::Expire { key, at: 0 });
+        call.note(Kinds::GENERIC, "persist", key);
     }
     call.reply.integer(i64::from(expires));
     Ok(())

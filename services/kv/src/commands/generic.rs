@@ -4,6 +4,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{ALL, NO_KEYS, ONE, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::space::DATABASES;
 use crate::resp::number::integer;
 
@@ -26,6 +27,7 @@ fn delete(call: &mut Call<'_>) -> Result<(), Fault> {
     for key in call.args.from(1) {
         if call.find(key).is_some() {
             call.change(Change::Delete { key });
+            call.note(Kinds::GENERIC, "del", key);
             count += 1;
         }
     }
@@ -67,6 +69,8 @@ fn rename(call: &mut Call<'_>, is_nx: bool) -> Result<(), Fault> {
     if from != to && !(is_nx && call.find(to).is_some()) {
         call.change(Change::Delete { key: from });
         call.state.keyspace.put(call.database, to, &entry);
+        call.note(Kinds::GENERIC, "rename_from", from);
+        call.note(Kinds::GENERIC, "rename_to", to);
     } else if is_nx {
         call.reply.integer(0);
         return Ok(());
@@ -117,6 +121,10 @@ fn put_copy(call: &mut Call<'_>, from: &[u8], (database, to): (u8, &[u8]), repla
             call.change(Change::Delete { key: from });
         }
         call.state.keyspace.put(database, to, entry);
+        if moves {
+            call.note(Kinds::GENERIC, "move_from", from);
+        }
+        call.state.keyspace.events.note(Kinds::GENERIC, if moves { "move_to" } else { "copy_to" }, database, to);
     }
     call.reply.integer(i64::from(entry.is_some()));
 }

@@ -7,6 +7,7 @@ use crate::engine::fault::Fault;
 use crate::engine::sampler;
 use crate::engine::scan::Scan;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::hash::Hash;
 use crate::resp::number::{double, double_text, integer};
 use bytes::Bytes;
@@ -42,6 +43,7 @@ fn hset(call: &mut Call<'_>, name: &str) -> Result<(), Fault> {
         count += i64::from(call.hash(key)?.is_none_or(|hash| hash.get(field).is_none()));
         call.change(Change::SetField { key, field, value });
     }
+    call.note(Kinds::HASH, "hset", key);
     if name == "hmset" {
         call.reply.ok()
     } else {
@@ -55,6 +57,7 @@ fn hsetnx(call: &mut Call<'_>) -> Result<(), Fault> {
     let is_new = call.hash(key)?.is_none_or(|hash| hash.get(field).is_none());
     if is_new {
         call.change(Change::SetField { key, field, value });
+        call.note(Kinds::HASH, "hset", key);
     }
     call.reply.integer(i64::from(is_new));
     Ok(())
@@ -98,6 +101,9 @@ fn hdel(call: &mut Call<'_>) -> Result<(), Fault> {
             call.change(Change::DeleteField { key, field });
             count += 1;
         }
+    }
+    if count > 0 {
+        call.note_taken(Kinds::HASH, "hdel", key);
     }
     call.reply.integer(count);
     Ok(())
@@ -154,6 +160,7 @@ fn hincrby(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     let sum = before.checked_add(amount).ok_or(Fault::Said("ERR increment or decrement would overflow"))?;
     call.change(Change::SetField { key, field, value: itoa::Buffer::new().format(sum).as_bytes() });
+    call.note(Kinds::HASH, "hincrby", key);
     call.reply.integer(sum);
     Ok(())
 }
@@ -174,6 +181,7 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let text = double_text(sum);
     call.change(Change::SetField { key, field, value: &text });
+    call.note(Kinds::HASH, "hincrbyfloat", key);
     call.reply.bulk(&text);
     Ok(())
 }

@@ -2,12 +2,13 @@
 
 use crate::engine::access::categories::{Categories, of_command, of_subcommand};
 use crate::engine::call::Call;
-use crate::engine::command::{Command, NO_KEYS, all, commands};
+use crate::engine::command::{Command, Keys, NO_KEYS, all, commands};
 use crate::engine::execute;
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::scan::matches;
 use crate::engine::subcommands;
+use crate::resp::number::integer;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -66,7 +67,10 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
         call.reply.length(table.len());
     } else if args.is(1, "LIST") && (args.len() == 2 || args.len() == 5 && args.is(2, "FILTERBY")) {
         list(call)?;
-    } else if args.is(1, "GETKEYS") && args.len() > 2 {
+    } else if args.is(1, "GETKEYS") {
+        if args.len() < 4 {
+            return Err(help::arity("command", "getkeys"));
+        }
         keys(call)?;
     } else if args.is(1, "HELP") && args.len() == 2 {
         let lines = [
@@ -113,6 +117,17 @@ fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether there are as many keys as the arguments say, and one at least.
+fn is_counted_right(keys: Keys, args: &Args<'_>) -> bool {
+    let place = match keys {
+        Keys::Counted(place) => place,
+        Keys::TargetAndCounted => 2,
+        _ => return true,
+    };
+    let count = integer(args.at(place)).and_then(|count| usize::try_from(count).ok());
+    count.is_some_and(|count| count > 0 && count < args.len().saturating_sub(place))
+}
+
 fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
     let (text, ranges) = call.args.joined(2);
     let args = Args::new(&text, &ranges);
@@ -120,9 +135,16 @@ fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
     if !command.takes(args.len()) {
         return Err(Fault::Said("ERR Invalid number of arguments specified for command"));
     }
-    let places: Vec<usize> = command.keys.places(&args).collect();
-    if places.is_empty() {
+    let mut places: Vec<usize> = command.keys.places(&args).collect();
+    if command.keys == Keys::None {
         return Err(Fault::Said("ERR The command has no key arguments"));
+    }
+    if places.is_empty() || !is_counted_right(command.keys, &args) {
+        // A script has as many as it says, or none.
+        if command.group != "scripting" {
+            return Err(Fault::Said("ERR Invalid arguments specified for command"));
+        }
+        places.clear();
     }
     call.reply.array(places.len());
     places.into_iter().for_each(|place| call.reply.bulk(args.at(place)));

@@ -4,6 +4,7 @@ use crate::engine::call::{Call, range};
 use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::{Change, End};
+use crate::keyspace::events::Kinds;
 use crate::keyspace::list::List;
 use bytes::Bytes;
 
@@ -36,8 +37,19 @@ fn push(call: &mut Call<'_>, end: End, only_there: bool) -> Result<(), Fault> {
     for element in call.args.from(2) {
         call.change(Change::Push { key, end, element });
     }
+    call.note(Kinds::LIST, pushed(end), key);
     call.reply.length(length + call.args.len() - 2);
     Ok(())
+}
+
+/// The event of a push.
+pub fn pushed(end: End) -> &'static str {
+    if end == End::Front { "lpush" } else { "rpush" }
+}
+
+/// The event of a pop.
+pub fn popped(end: End) -> &'static str {
+    if end == End::Front { "lpop" } else { "rpop" }
 }
 
 /// The first so many elements of an end, in the order in which they are popped.
@@ -51,13 +63,14 @@ pub fn ends(list: &List, end: End, count: usize) -> Vec<Bytes> {
 fn pop(call: &mut Call<'_>, end: End) -> Result<(), Fault> {
     let key = call.args.at(1);
     if call.args.len() > 3 {
-        return Err(Fault::Arity(if end == End::Front { "lpop" } else { "rpop" }.to_owned()));
+        return Err(Fault::Arity(popped(end).to_owned()));
     }
     let count = if call.args.len() == 3 { Some(call.positive(2)?) } else { None };
     let found = call.list(key)?.map(|list| ends(list, end, count.unwrap_or(1)));
-    let popped = found.as_ref().map_or(0, Vec::len);
-    if popped > 0 {
-        call.change(Change::Pop { key, end, count: popped as u64 });
+    let taken = found.as_ref().map_or(0, Vec::len);
+    if taken > 0 {
+        call.change(Change::Pop { key, end, count: taken as u64 });
+        call.note_taken(Kinds::LIST, popped(end), key);
     }
     match (found, count) {
         (None, None) => call.reply.null(),
@@ -99,6 +112,7 @@ fn lset(call: &mut Call<'_>) -> Result<(), Fault> {
     let length = call.list(key)?.ok_or(Fault::NoKey)?.len();
     let place = place(call.integer(2)?, length).ok_or(Fault::Index)?;
     call.change(Change::Replace { key, index: place as u64, element: call.args.at(3) });
+    call.note(Kinds::LIST, "lset", key);
     call.reply.ok();
     Ok(())
 }
@@ -128,6 +142,9 @@ fn ltrim(call: &mut Call<'_>) -> Result<(), Fault> {
             call.change(Change::Pop { key, end, count: count as u64 });
         }
     }
+    if length > 0 {
+        call.note_taken(Kinds::LIST, "ltrim", key);
+    }
     call.reply.ok();
     Ok(())
 }
@@ -145,6 +162,7 @@ fn linsert(call: &mut Call<'_>) -> Result<(), Fault> {
         Some((_, None)) => -1,
         Some((length, Some(place))) => {
             call.change(Change::Insert { key, index: (place + usize::from(is_after)) as u64, element });
+            call.note(Kinds::LIST, "linsert", key);
             length as i64 + 1
         }
     };
@@ -173,6 +191,9 @@ fn lrem(call: &mut Call<'_>) -> Result<(), Fault> {
     gone.sort_unstable_by(|one, other| other.cmp(one));
     for place in &gone {
         call.change(Change::Remove { key, index: *place as u64 });
+    }
+    if !gone.is_empty() {
+        call.note_taken(Kinds::LIST, "lrem", key);
     }
     call.reply.length(gone.len());
     Ok(())

@@ -7,6 +7,7 @@ use crate::engine::eviction;
 use crate::engine::fault::Fault;
 use crate::engine::guard;
 use crate::engine::help;
+use crate::engine::listening::channels::Kind;
 use crate::engine::scan::matches;
 use crate::engine::settings::{Durability, Statistics};
 use crate::keyspace::space::DATABASES;
@@ -108,8 +109,9 @@ fn of_statistics(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     writeln!(text, "keyspace_hits:{hits}\r\nkeyspace_misses:{misses}\r")?;
     writeln!(text, "expired_keys:{}\r", call.state.keyspace.expired)?;
     writeln!(text, "evicted_keys:{}\r", call.state.pool.evicted)?;
-    writeln!(text, "pubsub_channels:{}\r", call.state.channels.names().count())?;
+    writeln!(text, "pubsub_channels:{}\r", call.state.channels.names(Kind::Channel).len())?;
     writeln!(text, "pubsub_patterns:{}\r", call.state.channels.patterns().len())?;
+    writeln!(text, "pubsubshard_channels:{}\r", call.state.channels.names(Kind::Shard).len())?;
     let tracking = &call.state.tracking;
     writeln!(text, "tracking_total_keys:{}\r", tracking.table.len())?;
     writeln!(text, "tracking_total_items:{}\r", tracking.table.readers())?;
@@ -190,7 +192,7 @@ fn config(call: &mut Call<'_>) -> Result<(), Fault> {
             ("GET <pattern>", "Return parameters matching the glob-like <pattern> and their values."),
             (
                 "SET <directive> <value>",
-                "Set the configuration <directive> to <value>: appendfsync, timeout, those of memory and of what is noted.",
+                "Set the configuration <directive> to <value>: appendfsync, timeout, those of memory, of what is noted, and of events.",
             ),
             ("RESETSTAT", "Reset statistics reported by the INFO command."),
             ("REWRITE", "Refused: there is no configuration file."),

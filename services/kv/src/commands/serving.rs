@@ -1,16 +1,18 @@
 //! Commands that wait for a list or a sorted set, and how those who wait are served. What they take is part of the record of the push
 //! that they waited for.
 
-use crate::commands::lists::ends;
+use crate::commands::lists::{ends, popped, pushed};
 use crate::commands::streams::delivery;
 use crate::engine::call::Call;
 use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::engine::invalidation;
+use crate::engine::listening::notices;
 use crate::engine::session::Silence;
 use crate::engine::session::{Blocked, Wish};
-use crate::engine::state::State;
+use crate::engine::state::{State, Waits};
 use crate::keyspace::change::{Change, End};
+use crate::keyspace::events::Kinds;
 use crate::keyspace::value::Value;
 use crate::keyspace::watch::Place;
 use crate::resp::reply::Reply;
@@ -148,6 +150,7 @@ fn take(state: &mut State, database: u8, key: &[u8], wish: &Wish, reply: &mut Re
         (Value::List(list), Wish::Pop(end)) => {
             let element = list.end(*end).cloned().unwrap_or_default();
             keyspace.change(database, Change::Pop { key, end: *end, count: 1 });
+            keyspace.note_taken((Kinds::LIST, popped(*end)), database, key);
             reply.array(2);
             reply.bulk(key);
             reply.value(&element);
@@ -155,6 +158,7 @@ fn take(state: &mut State, database: u8, key: &[u8], wish: &Wish, reply: &mut Re
         (Value::List(list), Wish::PopMany(end, count)) => {
             let elements = ends(list, *end, *count);
             keyspace.change(database, Change::Pop { key, end: *end, count: elements.len() as u64 });
+            keyspace.note_taken((Kinds::LIST, popped(*end)), database, key);
             reply.array(2);
             reply.bulk(key);
             reply.array(elements.len());
@@ -166,7 +170,12 @@ fn take(state: &mut State, database: u8, key: &[u8], wish: &Wish, reply: &mut Re
             }
             let element = list.end(*from).cloned().unwrap_or_default();
             keyspace.change(database, Change::Pop { key, end: *from, count: 1 });
+            // A list whose only element is moved around is there all the time.
+            keyspace.events.is_replacing = key == target.as_ref();
             keyspace.change(database, Change::Push { key: target, end: *to, element: &element });
+            keyspace.events.is_replacing = false;
+            keyspace.events.note(Kinds::LIST, pushed(*to), database, target);
+            keyspace.note_taken((Kinds::LIST, popped(*from)), database, key);
             reply.value(&element);
         }
         (Value::Sorted(sorted), Wish::PopScore { is_max } | Wish::PopScores { is_max, .. }) => {
@@ -179,6 +188,8 @@ fn take(state: &mut State, database: u8, key: &[u8], wish: &Wish, reply: &mut Re
                 }
             };
             members.iter().for_each(|(_, member)| keyspace.change(database, Change::RemoveScore { key, member }));
+            let name = if *is_max { "zpopmax" } else { "zpopmin" };
+            keyspace.note_taken((Kinds::SORTED, name), database, key);
             answer_members(reply, key, &members, wish);
         }
         _ => return Found::Other,
@@ -215,6 +226,7 @@ pub fn serve(state: &mut State) {
         }
     }
     invalidation::tell(state, None);
+    notices::tell(state);
 }
 
 /// A key as it is looked up: by the same hash as a [`Place`].
@@ -275,7 +287,8 @@ fn tell(state: &mut State, slot: usize, mut reply: Reply, is_caused: bool) {
         reply.take().for_each(drop);
     }
     let pieces: Vec<Bytes> = reply.take().collect();
-    state.outbox.extend(pieces.into_iter().map(|bytes| (slot, bytes, is_caused)));
+    let waits = if is_caused { Waits::Answer } else { Waits::No };
+    state.outbox.extend(pieces.into_iter().map(|bytes| (slot, bytes, waits)));
 }
 
 fn is_list(state: &State, database: u8, key: &[u8]) -> bool {

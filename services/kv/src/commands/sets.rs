@@ -7,6 +7,7 @@ use crate::engine::fault::Fault;
 use crate::engine::sampler;
 use crate::engine::scan::Scan;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::set::Set;
 use indexmap::IndexSet;
 
@@ -27,9 +28,9 @@ commands! { "set":
     "sunion", -2, [READ], ALL, "1.0.0", "Returns the union of multiple sets." => |call| combine(call, union);
     "sinter", -2, [READ], ALL, "1.0.0", "Returns the intersect of multiple sets." => |call| combine(call, intersection);
     "sdiff", -2, [READ], ALL, "1.0.0", "Returns the difference of multiple sets." => |call| combine(call, difference);
-    "sunionstore", -3, [WRITE GROWS COPIES], ALL, "1.0.0", "Stores the union of multiple sets in a key." => |call| store(call, union);
-    "sinterstore", -3, [WRITE GROWS COPIES], ALL, "1.0.0", "Stores the intersect of multiple sets in a key." => |call| store(call, intersection);
-    "sdiffstore", -3, [WRITE GROWS COPIES], ALL, "1.0.0", "Stores the difference of multiple sets in a key." => |call| store(call, difference);
+    "sunionstore", -3, [WRITE GROWS COPIES], ALL, "1.0.0", "Stores the union of multiple sets in a key." => |call| store(call, union, "sunionstore");
+    "sinterstore", -3, [WRITE GROWS COPIES], ALL, "1.0.0", "Stores the intersect of multiple sets in a key." => |call| store(call, intersection, "sinterstore");
+    "sdiffstore", -3, [WRITE GROWS COPIES], ALL, "1.0.0", "Stores the difference of multiple sets in a key." => |call| store(call, difference, "sdiffstore");
     "sintercard", -3, [READ], Keys::Counted(1), "7.0.0", "Returns the number of members of the intersect of multiple sets." => intercard;
     "sscan", -3, [READ], ONE, "2.8.0", "Iterates over members of a set." => scan;
 }
@@ -46,6 +47,9 @@ fn sadd(call: &mut Call<'_>) -> Result<(), Fault> {
             count += 1;
         }
     }
+    if count > 0 {
+        call.note(Kinds::SET, "sadd", key);
+    }
     call.reply.integer(count);
     Ok(())
 }
@@ -58,6 +62,9 @@ fn srem(call: &mut Call<'_>) -> Result<(), Fault> {
             call.change(Change::RemoveMember { key, member });
             count += 1;
         }
+    }
+    if count > 0 {
+        call.note_taken(Kinds::SET, "srem", key);
     }
     call.reply.integer(count);
     Ok(())
@@ -95,6 +102,9 @@ fn spop(call: &mut Call<'_>) -> Result<(), Fault> {
     let set = call.set(key)?;
     let popped: Vec<Box<[u8]>> = places.into_iter().filter_map(|place| set?.at(place).map(Box::from)).collect();
     popped.iter().for_each(|member| call.change(Change::RemoveMember { key, member }));
+    if !popped.is_empty() {
+        call.note_taken(Kinds::SET, "spop", key);
+    }
     match count {
         None => call.reply.optional(popped.first().map(AsRef::as_ref)),
         Some(_) => {
@@ -138,9 +148,11 @@ fn smove(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     if is_in && from != to {
         call.change(Change::RemoveMember { key: from, member });
+        call.note_taken(Kinds::SET, "srem", from);
         // Who watches the target is not told of what does not change it.
         if !is_there {
             call.change(Change::AddMember { key: to, member });
+            call.note(Kinds::SET, "sadd", to);
         }
     }
     call.reply.integer(i64::from(is_in));
@@ -185,13 +197,12 @@ fn combine(call: &mut Call<'_>, of: Combination) -> Result<(), Fault> {
     Ok(())
 }
 
-fn store(call: &mut Call<'_>, of: Combination) -> Result<(), Fault> {
+fn store(call: &mut Call<'_>, of: Combination, name: &'static str) -> Result<(), Fault> {
     let key = call.args.at(1);
     let found = of(call, 2..call.args.len())?;
-    if call.find(key).is_some() {
-        call.change(Change::Delete { key });
-    }
+    let was_there = call.make_way(key);
     found.iter().for_each(|member| call.change(Change::AddMember { key, member }));
+    call.note_stored(Kinds::SET, name, key, (found.len(), was_there));
     call.reply.length(found.len());
     Ok(())
 }

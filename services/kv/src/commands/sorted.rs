@@ -8,6 +8,7 @@ use crate::engine::fault::Fault;
 use crate::engine::sampler;
 use crate::engine::scan::Scan;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::sorted::Sorted;
 use crate::resp::number::double_text;
 
@@ -120,6 +121,9 @@ pub fn put(call: &mut Call<'_>, pairs: Vec<(f64, &[u8])>, options: &Options) -> 
         }
         added += i64::from(before.is_none());
     }
+    if added + changed > 0 {
+        call.note(Kinds::SORTED, if options.adds { "zincr" } else { "zadd" }, key);
+    }
     match (options.adds, last) {
         (true, Some(score)) => call.reply.double(score),
         (true, None) => call.reply.null(),
@@ -140,6 +144,9 @@ fn zrem(call: &mut Call<'_>) -> Result<(), Fault> {
             call.change(Change::RemoveScore { key, member });
             count += 1;
         }
+    }
+    if count > 0 {
+        call.note_taken(Kinds::SORTED, "zrem", key);
     }
     call.reply.integer(count);
     Ok(())
@@ -224,6 +231,9 @@ fn pop(call: &mut Call<'_>, is_max: bool) -> Result<(), Fault> {
         Some(sorted) => sorted.order().from(0).take(most).map(|(score, member)| (score, member.into())).collect(),
     };
     members.iter().for_each(|(_, member)| call.change(Change::RemoveScore { key, member }));
+    if !members.is_empty() {
+        call.note_taken(Kinds::SORTED, if is_max { "zpopmax" } else { "zpopmin" }, key);
+    }
     match (count, members.first()) {
         // Without a count the one pair is no array of pairs, in either version.
         (None, Some((score, member))) => {

@@ -6,6 +6,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{ONE, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 
 commands! { "sorted-set":
     "zrange", -4, [READ], ONE, "1.2.0", "Returns members in a sorted set within a range of indexes, scores or members." => |call| {
@@ -116,10 +117,9 @@ fn store(call: &mut Call<'_>) -> Result<(), Fault> {
     let key = call.args.at(1);
     let wanted = wanted(call, 2, None)?;
     let members = found(call, &wanted)?;
-    if call.find(key).is_some() {
-        call.change(Change::Delete { key });
-    }
+    let was_there = call.make_way(key);
     members.iter().for_each(|(score, member)| call.change(Change::SetScore { key, member, score: *score }));
+    call.note_stored(Kinds::SORTED, "zrangestore", key, (members.len(), was_there));
     call.reply.length(members.len());
     Ok(())
 }
@@ -135,6 +135,14 @@ fn remove(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
         }
     };
     members.iter().for_each(|member| call.change(Change::RemoveScore { key, member }));
+    if !members.is_empty() {
+        let name = match by {
+            By::Rank => "zremrangebyrank",
+            By::Score => "zremrangebyscore",
+            By::Bytes => "zremrangebylex",
+        };
+        call.note_taken(Kinds::SORTED, name, key);
+    }
     call.reply.length(members.len());
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{Keys, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::ranked::compare;
 use crate::keyspace::value::Value;
 use indexmap::IndexMap;
@@ -150,10 +151,14 @@ fn store(call: &mut Call<'_>, of: Of) -> Result<(), Fault> {
     let key = call.args.at(1);
     let wanted = wanted(call, 2, of, true)?;
     let found = combined(call, of, &wanted)?;
-    if call.find(key).is_some() {
-        call.change(Change::Delete { key });
-    }
+    let was_there = call.make_way(key);
     found.iter().for_each(|(score, member)| call.change(Change::SetScore { key, member, score: *score }));
+    let name = match of {
+        Of::Union => "zunionstore",
+        Of::Intersection => "zinterstore",
+        Of::Difference => "zdiffstore",
+    };
+    call.note_stored(Kinds::SORTED, name, key, (found.len(), was_there));
     call.reply.length(found.len());
     Ok(())
 }

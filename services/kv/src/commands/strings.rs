@@ -5,6 +5,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{ALL, Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::resp::number::{double_text, integer};
 use bytes::Bytes;
 
@@ -36,6 +37,15 @@ fn answer(call: &mut Call<'_>, text: Option<Bytes>) {
     match text {
         Some(text) => call.reply.value(&text),
         None => call.reply.null(),
+    }
+}
+
+/// Sets a key. `is_timed`: it was said when it expires.
+fn put(call: &mut Call<'_>, key: &[u8], (expires, is_timed): (i64, bool), text: &[u8]) {
+    call.change(Change::Put { key, expires, text });
+    call.note(Kinds::STRING, "set", key);
+    if is_timed {
+        call.note(Kinds::GENERIC, "expire", key);
     }
 }
 
@@ -72,11 +82,12 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
         index += 1;
     }
     let old = if gets { call.text(key)?.cloned() } else { None };
+    let is_timed = expires.is_some();
     let before = call.find(key).map(|entry| entry.expires);
     let is_refused = is_nx && before.is_some() || is_xx && before.is_none();
     if !is_refused {
         let expires = if keeps { before.unwrap_or(0) } else { expires.unwrap_or(0) };
-        call.change(Change::Put { key, expires, text });
+        put(call, key, (expires, is_timed), text);
     }
     match (gets, is_refused) {
         (true, _) => answer(call, old),
@@ -90,7 +101,7 @@ fn setnx(call: &mut Call<'_>) -> Result<(), Fault> {
     let (key, text) = (call.args.at(1), call.args.at(2));
     let is_there = call.find(key).is_some();
     if !is_there {
-        call.change(Change::Put { key, expires: 0, text });
+        put(call, key, (0, false), text);
     }
     call.reply.integer(i64::from(!is_there));
     Ok(())
@@ -98,7 +109,8 @@ fn setnx(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn setex(call: &mut Call<'_>, name: &'static str, unit: Unit) -> Result<(), Fault> {
     let expires = expiry::after(call, 2, (unit, false), name)?;
-    call.change(Change::Put { key: call.args.at(1), expires, text: call.args.at(3) });
+    let (key, text) = (call.args.at(1), call.args.at(3));
+    put(call, key, (expires, true), text);
     call.reply.ok();
     Ok(())
 }
@@ -106,7 +118,8 @@ fn setex(call: &mut Call<'_>, name: &'static str, unit: Unit) -> Result<(), Faul
 fn getset(call: &mut Call<'_>) -> Result<(), Fault> {
     let key = call.args.at(1);
     let old = call.text(key)?.cloned();
-    call.change(Change::Put { key, expires: 0, text: call.args.at(2) });
+    let text = call.args.at(2);
+    put(call, key, (0, false), text);
     answer(call, old);
     Ok(())
 }
@@ -116,6 +129,7 @@ fn getdel(call: &mut Call<'_>) -> Result<(), Fault> {
     let old = call.text(key)?.cloned();
     if old.is_some() {
         call.change(Change::Delete { key });
+        call.note(Kinds::GENERIC, "del", key);
     }
     call.count(old.is_some());
     answer(call, old);
@@ -134,11 +148,17 @@ fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
     call.count(old.is_some());
     if let (Some(_), Some(at)) = (&old, at) {
         let (before, now) = (call.find(key).map_or(0, |entry| entry.expires), call.state.keyspace.now_ms);
-        match at {
-            at if at == before => {}
-            1.. if at <= now => call.change(Change::Delete { key }),
+        let event = match at {
+            1.. if at <= now => Some("del"),
+            1.. => Some("expire"),
+            _ => (before != 0).then_some("persist"),
+        };
+        match event {
+            Some("del") => call.change(Change::Delete { key }),
+            _ if at == before => {}
             _ => call.change(Change::Expire { key, at }),
         }
+        event.into_iter().for_each(|event| call.note(Kinds::GENERIC, event, key));
     }
     answer(call, old);
     Ok(())
@@ -162,7 +182,8 @@ fn pairs(call: &Call<'_>, name: &str) -> Result<(), Fault> {
 
 fn put_pairs(call: &mut Call<'_>) {
     for index in (1..call.args.len()).step_by(2) {
-        call.change(Change::Put { key: call.args.at(index), expires: 0, text: call.args.at(index + 1) });
+        let (key, text) = (call.args.at(index), call.args.at(index + 1));
+        put(call, key, (0, false), text);
     }
 }
 
@@ -190,6 +211,7 @@ fn add(call: &mut Call<'_>, amount: i64) -> Result<(), Fault> {
     let expires = call.find(key).map_or(0, |entry| entry.expires);
     let mut buffer = itoa::Buffer::new();
     call.change(Change::Put { key, expires, text: buffer.format(sum).as_bytes() });
+    call.note(Kinds::STRING, "incrby", key);
     call.reply.integer(sum);
     Ok(())
 }
@@ -213,6 +235,7 @@ fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
     let expires = call.find(key).map_or(0, |entry| entry.expires);
     let text = double_text(sum);
     call.change(Change::Put { key, expires, text: &text });
+    call.note(Kinds::STRING, "incrbyfloat", key);
     call.reply.bulk(&text);
     Ok(())
 }

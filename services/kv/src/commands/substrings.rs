@@ -5,6 +5,7 @@ use crate::engine::command::{ONE, TWO, commands};
 use crate::engine::execute::admit_bytes;
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 
 commands! { "string":
@@ -40,6 +41,7 @@ fn append(call: &mut Call<'_>) -> Result<(), Fault> {
     let (key, bytes) = (call.args.at(1), call.args.at(2));
     let length = call.text(key)?.map_or(0, |text| text.len());
     write(call, key, length, bytes)?;
+    call.note(Kinds::STRING, "append", key);
     call.reply.length(length + bytes.len());
     Ok(())
 }
@@ -70,6 +72,7 @@ fn setrange(call: &mut Call<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     write(call, key, offset, bytes)?;
+    call.note(Kinds::STRING, "setrange", key);
     call.reply.length(length.max(offset + bytes.len()));
     Ok(())
 }

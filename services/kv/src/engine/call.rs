@@ -5,6 +5,7 @@ use crate::engine::session::{Blocked, Session, Wish};
 use crate::engine::state::State;
 use crate::keyspace::change::Change;
 use crate::keyspace::database::Entry;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::hash::Hash;
 use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
@@ -80,6 +81,36 @@ impl Call<'_> {
     #[inline]
     pub fn change(&mut self, change: Change<'_>) {
         self.state.keyspace.change(self.database, change);
+    }
+
+    /// Something happened to a key of the client's database.
+    #[inline]
+    pub fn note(&mut self, kind: Kinds, name: &'static str, key: &[u8]) {
+        self.state.keyspace.events.note(kind, name, self.database, key);
+    }
+
+    /// Something was taken from a key's value, which may have been the last that it had.
+    pub fn note_taken(&mut self, kind: Kinds, name: &'static str, key: &[u8]) {
+        self.state.keyspace.note_taken((kind, name), self.database, key);
+    }
+
+    /// Deletes a key, for a command that puts something else there; whether it was there.
+    pub fn make_way(&mut self, key: &[u8]) -> bool {
+        let is_there = self.look(key).is_some();
+        if is_there {
+            self.change(Change::Delete { key });
+        }
+        self.state.keyspace.events.is_replacing = is_there;
+        is_there
+    }
+
+    /// The key has `count` elements now, in place of what it may have had.
+    pub fn note_stored(&mut self, kind: Kinds, name: &'static str, key: &[u8], (count, was_there): (usize, bool)) {
+        match (count, was_there) {
+            (0, false) => {}
+            (0, true) => self.note(Kinds::GENERIC, "del", key),
+            _ => self.note(kind, name, key),
+        }
     }
 
     /// The client.

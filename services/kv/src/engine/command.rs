@@ -72,26 +72,26 @@ pub enum Keys {
     TargetAndCounted,
     /// The first half of what follows the word STREAMS, which is looked for from that argument on.
     Streams(usize),
-    /// The first argument, and the one behind the last of these words, which are looked for from that argument on. Some other words are
-    /// followed by so many arguments that are none of these words.
+    /// The first argument, and those behind these words, each where it is said last. They are looked for from that argument on. Some other
+    /// words are followed by so many arguments that are none of these words.
     Stored {
         /// Where the search begins.
         from: usize,
-        /// The words.
+        /// The words: two at most.
         words: &'static [&'static str],
         /// The other words.
         skipped: &'static [(&'static str, usize)],
     },
 }
 
-/// The place behind the last one of some words.
-fn stored(args: &Args<'_>, from: usize, words: &[&str], skipped: &[(&str, usize)]) -> Option<usize> {
-    let (mut place, mut found) = (from, None);
+/// The places behind two words, each where it is said last.
+fn stored(args: &Args<'_>, from: usize, words: &[&str], skipped: &[(&str, usize)]) -> [Option<usize>; 2] {
+    let (mut place, mut found) = (from, [None; 2]);
     while place < args.len() {
-        let is_one = words.iter().any(|word| args.is(place, word)) && place + 1 < args.len();
+        let word = words.iter().zip(&mut found).find(|(word, _)| args.is(place, word) && place + 1 < args.len());
         let count = skipped.iter().find(|(word, _)| args.is(place, word)).map_or(0, |(_, count)| *count);
-        found = if is_one { Some(place + 1) } else { found };
-        place += if is_one { 2 } else { 1 + count };
+        place += if word.is_some() { 2 } else { 1 + count };
+        word.into_iter().for_each(|(_, found)| *found = Some(place - 1));
     }
     found
 }
@@ -109,26 +109,27 @@ impl Keys {
             let said = crate::resp::number::unsigned(args.at(place)).map_or(0, |said| said as usize);
             said.min(count.saturating_sub(place + 1))
         };
-        let (extra, first, end, step) = match self {
-            Keys::None => (None, 0, 0, 1),
+        let none = [None; 3];
+        let (others, first, end, step) = match self {
+            Keys::None => (none, 0, 0, 1),
             Keys::Range(first, last, step) => {
                 let end =
                     if last < 0 { (count as i64 + i64::from(last) + 1).max(0) as usize } else { last as usize + 1 };
-                (None, first, end.min(count), step)
+                (none, first, end.min(count), step)
             }
-            Keys::Counted(place) => (None, place + 1, place + 1 + counted(place), 1),
-            Keys::TargetAndCounted => (Some(1), 3, 3 + counted(2), 1),
+            Keys::Counted(place) => (none, place + 1, place + 1 + counted(place), 1),
+            Keys::TargetAndCounted => ([Some(1), None, None], 3, 3 + counted(2), 1),
             Keys::Streams(from) => {
                 let first = (from..count).find(|place| args.is(*place, "STREAMS")).map_or(count, |place| place + 1);
-                (None, first, first + (count - first) / 2, 1)
+                (none, first, first + (count - first) / 2, 1)
             }
-            // There is one key at least, which is told before the target.
-            Keys::Stored { from, words, skipped } => match stored(args, from, words, skipped) {
-                Some(target) if count > 1 => (Some(1), target, target + 1, 1),
-                _ => (None, 1, 2.min(count), 1),
-            },
+            // There is one key at least, which is told before the targets.
+            Keys::Stored { from, words, skipped } => {
+                let [one, other] = stored(args, from, words, skipped);
+                ([(count > 1).then_some(1), one, other], 0, 0, 1)
+            }
         };
-        extra.into_iter().chain((first..end).step_by(step.max(1)))
+        others.into_iter().flatten().chain((first..end).step_by(step.max(1)))
     }
 
     /// As `COMMAND INFO` tells them: first, last, step.

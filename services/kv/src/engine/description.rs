@@ -37,7 +37,7 @@ pub fn line(state: &State, (slot, session): (usize, &Session), own: Option<&Args
     let seconds = |since: i64| (now_ms - since).max(0) / 1_000;
     let queued_bytes = session.transaction.as_ref().map_or(0, |transaction| transaction.bytes);
     format!(
-        "id={} addr={} laddr=0.0.0.0:{} fd={slot} name={} age={} idle={} flags={} db={} sub={} psub={} ssub=0 multi={} qbuf={own_bytes} \
+        "id={} addr={} laddr=0.0.0.0:{} fd={slot} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={own_bytes} \
          qbuf-free=0 argv-mem={own_arguments} multi-mem={} rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem={} events=r cmd={} user={} \
          redir={} resp={}\n",
         session.id,
@@ -50,6 +50,7 @@ pub fn line(state: &State, (slot, session): (usize, &Session), own: Option<&Args
         session.database,
         session.channels.len(),
         session.patterns.len(),
+        session.shards.len(),
         session.transaction.as_ref().map_or(-1, |transaction| transaction.queued.len() as i64),
         queued_bytes,
         queued_bytes + own_arguments,

@@ -7,6 +7,7 @@ use crate::engine::observer;
 use crate::engine::operating::Policy;
 use crate::engine::state::State;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::space::DATABASES;
 
 /// Keys that go before one command, at most. One that needs more is executed all the same, and the next ones go on.
@@ -56,6 +57,7 @@ pub fn configure(state: &mut State) {
     let usage = &mut state.keyspace.usage;
     usage.is_lfu = operating.policy.is_lfu();
     (usage.log_factor, usage.decay_minutes) = (operating.log_factor, operating.decay_minutes);
+    state.keyspace.events.want(operating.events);
     state.pool.clear();
     state.observed.slow.trim(operating.slow_entries);
     state.users.log.trim(operating.denials);
@@ -89,6 +91,7 @@ fn evict(state: &mut State, keys_max: usize) -> bool {
             return false;
         }
         state.keyspace.change(database, Change::Delete { key: &key });
+        state.keyspace.events.note(Kinds::EVICTED, "evicted", database, &key);
         state.pool.evicted += 1;
     }
     true

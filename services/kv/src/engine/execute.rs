@@ -6,11 +6,13 @@ use crate::engine::eviction;
 use crate::engine::fault::Fault;
 use crate::engine::guard::{self, When};
 use crate::engine::invalidation;
+use crate::engine::listening::{misses, notices};
 use crate::engine::observer;
 use crate::engine::session::Queued;
 use crate::engine::silence;
 use crate::engine::state::State;
 use crate::engine::subcommands;
+use crate::keyspace::events::Kinds;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
 
@@ -177,7 +179,7 @@ fn answer(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
 /// Whether a command may change keys, or tell others something: scripts, and messages.
 fn may_write(command: &Command) -> bool {
     command.flags.has(Flags::WRITE)
-        || matches!(command.name, "eval" | "evalsha" | "fcall" | "function" | "pfcount" | "publish")
+        || matches!(command.name, "eval" | "evalsha" | "fcall" | "function" | "pfcount" | "publish" | "spublish")
 }
 
 /// Whether a request has to wait until clients go on (`CLIENT PAUSE`).
@@ -246,8 +248,11 @@ pub fn run(
             state.keyspace.expire_if_over(database, args.at(place));
         }
     }
-    if state.tracking.clients > 0 {
+    if state.tracking.clients > 0 || state.keyspace.events.wants(Kinds::EXPIRED) {
         invalidation::before_read(state, database, command, &args);
+    }
+    if state.keyspace.events.wants(Kinds::MISS) {
+        misses::note(state, database, command, &args);
     }
     let began = observer::begin(state);
     let outcome = (command.run)(&mut Call { state, client, database, args, reply, is_queued });
@@ -255,6 +260,12 @@ pub fn run(
     if state.tracking.clients > 0 {
         invalidation::after_read(state, client, command, &args);
     }
+    if let Err(fault) = &outcome
+        && state.keyspace.events.wants(Kinds::MISS)
+    {
+        misses::failed(state, fault);
+    }
+    notices::tell(state);
     outcome
 }
 

@@ -160,6 +160,7 @@ pub fn put_user(state: &mut State, user: User) -> bool {
     let Some(user) = users.get(place) else { return true };
     for (_, session) in sessions.iter_mut().filter(|(_, session)| session.user == place) {
         let listens = session.channels.iter().all(|name| may_listen(user, name, false))
+            && session.shards.iter().all(|name| may_listen(user, name, false))
             && session.patterns.iter().all(|name| may_listen(user, name, true));
         let waits =
             session.blocked.as_deref().is_none_or(|blocked| may_wait(user, session.last_command, &blocked.keys));

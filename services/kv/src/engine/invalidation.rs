@@ -4,7 +4,7 @@
 //! read. A client's own messages are behind the answer to the command that caused them, and so behind what it has read before.
 
 use crate::engine::command::{Command, Flags};
-use crate::engine::state::State;
+use crate::engine::state::{State, Waits};
 use crate::engine::tracking::table::Reader;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -102,7 +102,7 @@ impl Telling<'_> {
     fn hand_over(&mut self, slot: usize, bytes: Bytes) {
         match &mut self.own {
             Some((own, reply)) if *own == slot => reply.raw(&bytes),
-            _ => self.state.outbox.push((slot, bytes, false)),
+            _ => self.state.outbox.push((slot, bytes, Waits::No)),
         }
     }
 
@@ -217,7 +217,7 @@ pub fn tell(state: &mut State, own: Option<(usize, &mut Reply)>) {
     telling.forget_surplus();
 }
 
-/// A client is going to read: of what has expired, those who have read it are told before anybody sees that it is gone.
+/// A client is going to read: what has expired is deleted, so that those who want to know are told before anybody sees that it is gone.
 pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Args<'_>) {
     if !command.flags.has(Flags::READ) {
         return;
@@ -231,7 +231,8 @@ pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Ar
         let may_write = !state.log.has_failed && !state.pause.is_on(keyspace.now_ms);
         match may_write && wanted as u64 <= state.log.room_to_shrink {
             true => keyspace.expire_if_over(database, key),
-            false => keyspace.touched.note_key(key),
+            false if keyspace.touched.is_wanted => keyspace.touched.note_key(key),
+            false => {}
         }
     }
 }

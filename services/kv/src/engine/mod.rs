@@ -2,7 +2,6 @@
 
 pub mod access;
 pub mod call;
-pub mod channels;
 pub mod command;
 pub mod description;
 pub mod eviction;
@@ -11,6 +10,7 @@ pub mod fault;
 pub mod guard;
 pub mod help;
 pub mod invalidation;
+pub mod listening;
 pub mod observed;
 pub mod observer;
 pub mod operating;

@@ -3,7 +3,7 @@
 use crate::engine::command::{Command, Flags};
 use crate::engine::fault::Fault;
 use crate::engine::observed::secrets::shown;
-use crate::engine::state::State;
+use crate::engine::state::{State, Waits};
 use crate::resp::request::Args;
 use bytes::Bytes;
 use std::fmt::Write;
@@ -110,7 +110,7 @@ fn tell(state: &mut State, client: usize, args: &Args<'_>) {
     line.push_str("\r\n");
     let line = Bytes::from(line);
     let State { observed, outbox, .. } = state;
-    outbox.extend(observed.monitors.iter().map(|slot| (*slot, line.clone(), false)));
+    outbox.extend(observed.monitors.iter().map(|slot| (*slot, line.clone(), Waits::No)));
 }
 
 /// Bytes as Redis shows them between quotes.

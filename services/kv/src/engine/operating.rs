@@ -1,5 +1,6 @@
 //! [`Operating`]: settings of those who operate the server: memory, and what is noted of commands.
 
+use crate::keyspace::events::Kinds;
 use crate::resp::number::{integer, unsigned};
 
 /// Entries of the slow log and of `ACL LOG`, at most. Each has some kibibytes.
@@ -69,6 +70,9 @@ pub enum WrongValue {
     /// Not one of these.
     #[error("argument(s) must be one of the following: {0}")]
     NotOf(String),
+    /// A letter that means no kind of events.
+    #[error("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")]
+    NotKinds,
 }
 
 /// Settings of memory, and of what is noted.
@@ -94,6 +98,8 @@ pub struct Operating {
     pub denials: usize,
     /// Keys that are noted for clients that cache them; 0: any number.
     pub tracked_keys: usize,
+    /// Events of keys that are told.
+    pub events: Kinds,
 }
 
 impl Default for Operating {
@@ -109,6 +115,7 @@ impl Default for Operating {
             latency_ms: 0,
             denials: 128,
             tracked_keys: 1_000_000,
+            events: Kinds::default(),
         }
     }
 }
@@ -144,7 +151,7 @@ fn small(value: &[u8], least: u32) -> Result<u32, WrongValue> {
 
 impl Operating {
     /// Names and values.
-    pub fn list(&self) -> [(&'static str, String); 10] {
+    pub fn list(&self) -> [(&'static str, String); 11] {
         [
             ("acllog-max-len", self.denials.to_string()),
             ("latency-monitor-threshold", self.latency_ms.to_string()),
@@ -153,6 +160,7 @@ impl Operating {
             ("maxmemory", self.memory_max.to_string()),
             ("maxmemory-policy", self.policy.name().to_owned()),
             ("maxmemory-samples", self.samples.to_string()),
+            ("notify-keyspace-events", self.events.letters()),
             ("slowlog-log-slower-than", self.slow_us.to_string()),
             ("slowlog-max-len", self.slow_entries.to_string()),
             ("tracking-table-max-keys", self.tracked_keys.to_string()),
@@ -176,6 +184,7 @@ impl Operating {
                 self.policy = Policy::of(&String::from_utf8_lossy(value)).ok_or_else(wrong)?;
             }
             "maxmemory-samples" => self.samples = small(value, 1)?,
+            "notify-keyspace-events" => self.events = Kinds::of(value).ok_or(WrongValue::NotKinds)?,
             "slowlog-log-slower-than" => self.slow_us = number(value, -1, i64::MAX)?,
             "slowlog-max-len" => self.slow_entries = number(value, 0, SLOW_ENTRIES_MAX)? as usize,
             "tracking-table-max-keys" => self.tracked_keys = number(value, 0, i64::MAX)? as usize,

@@ -1,5 +1,6 @@
 //! [`Session`]: what is kept of a client, and [`Sessions`]: of all of them.
 
+use crate::engine::listening::channels::Kind;
 use crate::engine::reading::Reading;
 use crate::engine::tracking::tracker::Tracker;
 use crate::keyspace::change::End;
@@ -120,6 +121,8 @@ pub struct Session {
     pub channels: BTreeSet<Box<[u8]>>,
     /// Patterns of channels.
     pub patterns: BTreeSet<Box<[u8]>>,
+    /// Sharded channels.
+    pub shards: BTreeSet<Box<[u8]>>,
     /// What it waits for.
     pub blocked: Option<Box<Blocked>>,
     /// It watches all commands.
@@ -162,6 +165,7 @@ impl Session {
             watched: Vec::new(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            shards: BTreeSet::new(),
             blocked: None,
             is_monitor: false,
             user: 0,
@@ -177,9 +181,26 @@ impl Session {
         }
     }
 
-    /// How many channels and patterns it listens to.
+    /// How many channels and patterns it listens to, sharded ones included.
     pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.channels.len() + self.patterns.len() + self.shards.len()
+    }
+
+    /// The names of a kind that it listens to.
+    pub fn names(&mut self, kind: Kind) -> &mut BTreeSet<Box<[u8]>> {
+        match kind {
+            Kind::Channel => &mut self.channels,
+            Kind::Pattern => &mut self.patterns,
+            Kind::Shard => &mut self.shards,
+        }
+    }
+
+    /// How many it is told that it listens to: sharded channels are counted by themselves.
+    pub fn told(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Channel | Kind::Pattern => self.channels.len() + self.patterns.len(),
+            Kind::Shard => self.shards.len(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`State`]: all that commands work on.
 
-use crate::engine::channels::Channels;
+use crate::engine::listening::channels::Channels;
 use crate::engine::observed::Observed;
 use crate::engine::pause::Pause;
 use crate::engine::pool::Pool;
@@ -46,6 +46,17 @@ impl LogState {
     }
 }
 
+/// What something that is sent to another client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// It leaves at once.
+    No,
+    /// It is the answer to a request, and was caused by a change: it waits for that.
+    Answer,
+    /// The same, and nobody has asked for it.
+    Message,
+}
+
 /// All that commands work on. One thread's.
 #[derive(Debug)]
 pub struct State {
@@ -73,8 +84,8 @@ pub struct State {
     pub pool: Pool,
     /// The log, as of this turn.
     pub log: LogState,
-    /// What others are to be sent: the client's slot, and replies; whether that was caused by a change, and waits for it.
-    pub outbox: Vec<(usize, Bytes, bool)>,
+    /// What others are to be sent: the client's slot, and replies.
+    pub outbox: Vec<(usize, Bytes, Waits)>,
     /// When it started (Unix, ms).
     pub started_ms: i64,
     /// Chance.

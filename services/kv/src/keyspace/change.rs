@@ -90,6 +90,20 @@ impl<'a> Change<'a> {
             | Change::Stream { key, .. } => Some(key),
         }
     }
+
+    /// Whether it makes its key, if there is none.
+    pub fn makes(&self) -> bool {
+        match self {
+            Change::Put { .. }
+            | Change::Write { .. }
+            | Change::SetField { .. }
+            | Change::Push { .. }
+            | Change::AddMember { .. }
+            | Change::SetScore { .. } => true,
+            Change::Stream { what, .. } => what.makes(),
+            _ => false,
+        }
+    }
 }
 
 /// Changes as they are written.

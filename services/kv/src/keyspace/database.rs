@@ -233,8 +233,7 @@ impl Database {
     }
 
     fn apply_to_stream(&mut self, key: &[u8], what: &StreamChange<'_>) {
-        let makes = matches!(what, StreamChange::Append { .. } | StreamChange::SetMarks { .. });
-        let new: Option<fn() -> Value> = makes.then_some(|| Value::Stream(Box::default()));
+        let new: Option<fn() -> Value> = what.makes().then_some(|| Value::Stream(Box::default()));
         self.alter(key, new, |value| {
             if let Value::Stream(stream) = value {
                 stream.apply(what);

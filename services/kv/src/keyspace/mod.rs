@@ -4,6 +4,7 @@
 pub mod change;
 pub mod database;
 pub mod dump;
+pub mod events;
 pub mod hash;
 pub mod leb;
 pub mod libraries;

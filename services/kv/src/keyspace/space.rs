@@ -3,13 +3,13 @@
 use crate::keyspace::change::{Change, Decoder, Encoder};
 use crate::keyspace::database::{Database, Entry};
 use crate::keyspace::dump;
+use crate::keyspace::events::{Events, Kinds};
 use crate::keyspace::libraries::Libraries;
 use crate::keyspace::order::Order;
 use crate::keyspace::ready;
 use crate::keyspace::shapes::Shapes;
 use crate::keyspace::touched::Touched;
 use crate::keyspace::usage::Usage;
-use crate::keyspace::value::Value;
 use crate::keyspace::watch::{Place, Watches};
 
 pub use crate::keyspace::order::DATABASES;
@@ -56,6 +56,8 @@ pub struct Keyspace {
     pub pushed: Vec<Place>,
     /// Keys that have changed, if somebody who caches them wants to know.
     pub touched: Touched,
+    /// What has happened to keys, if somebody wants to know.
+    pub events: Events,
 }
 
 impl Keyspace {
@@ -108,6 +110,9 @@ impl Keyspace {
         if self.touched.is_wanted {
             self.touched.note(&change);
         }
+        if self.events.wants(Kinds::NEW) {
+            self.note_new(database, &change);
+        }
         let there = |database: u8, key: &[u8]| {
             self.databases.get(usize::from(database)).is_some_and(|all| all.get(key).is_some())
         };
@@ -146,9 +151,28 @@ impl Keyspace {
         }
     }
 
-    /// Makes `key` what `entry` is, whatever it was.
+    /// A change is going to happen: if it makes the key, that is noted.
+    fn note_new(&mut self, database: u8, change: &Change<'_>) {
+        let Some(key) = change.key().filter(|_| change.makes() && !self.events.is_replacing) else { return };
+        if self.database(database).get(key).is_none() {
+            self.events.note(Kinds::NEW, "new", database, key);
+        }
+    }
+
+    /// Something was taken from a key's value, which may have been the last that it had.
+    pub fn note_taken(&mut self, (kind, name): (Kinds, &'static str), database: u8, key: &[u8]) {
+        self.events.note(kind, name, database, key);
+        if self.events.wants(Kinds::GENERIC) && self.database(database).get(key).is_none() {
+            self.events.note(Kinds::GENERIC, "del", database, key);
+        }
+    }
+
+    /// Makes `key` what `entry` is, whatever it was. It is a new key then.
     pub fn put(&mut self, database: u8, key: &[u8], entry: &Entry) {
+        self.events.note(Kinds::NEW, "new", database, key);
+        self.events.is_replacing = true;
         dump::changes(key, entry, |change| self.change(database, change));
+        self.events.is_replacing = false;
     }
 
     /// Applies a record; whether it is one.
@@ -175,6 +199,7 @@ impl Keyspace {
         if self.database(database).get(key).is_some_and(|entry| self.is_over(entry)) {
             self.expired += 1;
             self.change(database, Change::Delete { key });
+            self.events.note(Kinds::EXPIRED, "expired", database, key);
         }
     }
 
@@ -212,12 +237,6 @@ impl Keyspace {
     /// Bytes of memory that all keys take, about.
     pub fn memory(&self) -> usize {
         self.databases.iter().map(Database::memory).sum()
-    }
-
-    /// Streams of all databases, by a walk over all keys.
-    pub fn streams(&self) -> usize {
-        let all = self.databases.iter().flat_map(Database::iter);
-        all.filter(|(_, entry)| matches!(entry.value, Value::Stream(_))).count()
     }
 
     /// Keys of all databases.

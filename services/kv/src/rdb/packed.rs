@@ -42,7 +42,7 @@ fn tail_bytes(length: usize) -> usize {
 }
 
 /// The next element of a listpack; `Some(None)`: its end.
-fn of_listpack<'a>(rest: &mut Cursor<'a>) -> Option<Option<Element<'a>>> {
+pub fn of_listpack<'a>(rest: &mut Cursor<'a>) -> Option<Option<Element<'a>>> {
     let before = rest.rest().len();
     let first = rest.byte()?;
     let low = usize::from(first);
@@ -90,16 +90,18 @@ pub fn elements<'a>(
     if is_counted && rest.rest().is_empty() { Ok(()) } else { Err(Wrong::Packed(what)) }
 }
 
+/// The elements of a listpack behind its beginning, and how many there are; the greatest number says that there are more.
+pub fn begun(bytes: &[u8]) -> Option<(Cursor<'_>, u16)> {
+    let mut rest = Cursor::new(bytes);
+    let total = rest.array().map(u32::from_le_bytes)?;
+    let count = rest.array().map(u16::from_le_bytes)?;
+    (total as usize == bytes.len()).then_some((rest, count))
+}
+
 /// Gives the elements of a listpack.
 pub fn listpack(bytes: &[u8], give: Give<'_>) -> Result<(), Wrong> {
     const WHAT: &str = "listpack";
-    let wrong = || Wrong::Packed(WHAT);
-    let mut rest = Cursor::new(bytes);
-    let total = rest.array().map(u32::from_le_bytes).ok_or_else(wrong)?;
-    let count = rest.array().map(u16::from_le_bytes).ok_or_else(wrong)?;
-    if total as usize != bytes.len() {
-        return Err(wrong());
-    }
+    let (rest, count) = begun(bytes).ok_or(Wrong::Packed(WHAT))?;
     elements(rest, count, of_listpack, WHAT, give)
 }
 

@@ -1,10 +1,11 @@
 //! What DUMP gives and RESTORE takes: a value by itself.
 
+use super::budget::Budget;
 use super::encode;
 use super::error::Wrong;
 use super::kind::{VERSION_READ, VERSION_WRITTEN};
 use super::source::{CHECKSUM, Source};
-use super::value::{self, Budget};
+use super::value;
 use crate::keyspace::value::Value;
 
 /// What an element takes of memory besides its bytes: many short ones may come compressed.
@@ -19,15 +20,28 @@ pub enum PayloadError {
     Value(Wrong),
 }
 
-/// A value as a payload; `None`: it is a stream, which has none here.
-pub fn write(value: &Value) -> Option<Vec<u8>> {
-    let mut payload = vec![encode::number(value)?];
-    // Writing to a vector does not fail.
-    let _ = encode::value(value, &mut payload);
+/// What a payload has, with the end that belongs to it.
+pub fn close(mut payload: Vec<u8>) -> Vec<u8> {
     payload.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
     let checksum = CHECKSUM.checksum(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
-    Some(payload)
+    payload
+}
+
+/// What a payload has before its end; `None`: that is of another version, or the checksum is wrong.
+pub fn open(payload: &[u8]) -> Option<&[u8]> {
+    let (rest, checksum) = payload.split_last_chunk::<8>()?;
+    let (body, version) = rest.split_last_chunk::<2>()?;
+    let is_known = u32::from(u16::from_le_bytes(*version)) <= VERSION_READ;
+    (is_known && u64::from_le_bytes(*checksum) == CHECKSUM.checksum(rest)).then_some(body)
+}
+
+/// A value as a payload.
+pub fn write(value: &Value) -> Vec<u8> {
+    let mut payload = vec![encode::number(value)];
+    // Writing to a vector does not fail.
+    let _ = encode::value(value, &mut payload);
+    close(payload)
 }
 
 /// The value of a payload, which is never an empty collection and takes no more than `bytes_max` of memory, about.
@@ -35,12 +49,7 @@ pub fn write(value: &Value) -> Option<Vec<u8>> {
 /// # Errors
 /// [`PayloadError`].
 pub fn read(payload: &[u8], bytes_max: usize) -> Result<Value, PayloadError> {
-    let (rest, checksum) = payload.split_last_chunk::<8>().ok_or(PayloadError::Footer)?;
-    let (body, version) = rest.split_last_chunk::<2>().ok_or(PayloadError::Footer)?;
-    let is_known = u32::from(u16::from_le_bytes(*version)) <= VERSION_READ;
-    if !is_known || u64::from_le_bytes(*checksum) != CHECKSUM.checksum(rest) {
-        return Err(PayloadError::Footer);
-    }
+    let body = open(payload).ok_or(PayloadError::Footer)?;
     let mut source = Source::new(body);
     let budget = Budget { bytes: bytes_max, of_element: ELEMENT_BYTES };
     let number = source.byte();
@@ -57,15 +66,8 @@ pub fn read(payload: &[u8], bytes_max: usize) -> Result<Value, PayloadError> {
 mod tests {
     use super::*;
 
-    /// With the end that belongs to it.
-    fn closed(body: &[u8]) -> Vec<u8> {
-        let mut payload = [body, &VERSION_WRITTEN.to_le_bytes()].concat();
-        payload.extend_from_slice(&CHECKSUM.checksum(&payload).to_le_bytes());
-        payload
-    }
-
     fn refused(body: &[u8]) -> Wrong {
-        match read(&closed(body), 1 << 20) {
+        match read(&close(body.to_vec()), 1 << 20) {
             Err(PayloadError::Value(wrong)) => wrong,
             other => panic!("{other:?}"),
         }
@@ -75,7 +77,7 @@ mod tests {
     fn it_is_as_redis_writes_it() {
         // DUMP of "hello", by Redis 7.0.15.
         let payload = b"\x00\x05hello\x0a\x00\x63\x72\xdf\x76\x65\x34\x20\x0a";
-        assert_eq!(write(&Value::Text("hello".into())), Some(payload.to_vec()));
+        assert_eq!(write(&Value::Text("hello".into())), payload);
     }
 
     #[test]
@@ -92,7 +94,7 @@ mod tests {
         assert_eq!(refused(b"\x04\x02\x01a\x01b\x01a\x01c"), Wrong::Duplicate);
         assert_eq!(refused(b"\x03\x01\x01a\xfd"), Wrong::Score);
         assert_eq!(refused(b"\x00\x01ab"), Wrong::Length);
-        assert_eq!(refused(b"\x0f\x00"), Wrong::Unsupported { kind: "stream", number: 15 });
+        assert_eq!(refused(b"\x07\x00"), Wrong::Unsupported { kind: "value of a module", number: 7 });
         assert_eq!(refused(b"\x08\x00"), Wrong::Type(8));
         // Short elements, many of them: each takes memory.
         let mut many = vec![1, 0x80, 0, 0, 0x75, 0x30];

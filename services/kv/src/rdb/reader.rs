@@ -1,10 +1,11 @@
 //! [`Reader`]: the keys of a dump, one after the other.
 
+use super::budget::Budget;
 use super::error::{RdbError, Wrong};
 use super::kind::{VERSION_READ, opcode};
 use super::skip;
 use super::source::Source;
-use super::value::{self, Budget};
+use super::value;
 use crate::keyspace::database::Entry;
 use crate::keyspace::space::DATABASES;
 use crate::keyspace::text::TEXT_BYTES_MAX;

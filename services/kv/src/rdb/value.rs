@@ -1,10 +1,12 @@
 //! Reading a value of any type.
 
+use super::budget::Budget;
 use super::error::{RdbError, Wrong};
 use super::kind::of_value as kind;
 use super::packed::{Give, intset, listpack};
 use super::skip;
 use super::source::Source;
+use super::stream;
 use super::ziplist::{ziplist, zipmap};
 use crate::keyspace::change::End;
 use crate::keyspace::hash::Hash;
@@ -20,22 +22,6 @@ use std::io::Read;
 
 /// Bytes of a piece with elements, at most.
 const PACKED_BYTES_MAX: usize = 64 << 20;
-
-/// What a value may have.
-#[derive(Clone, Copy, Debug)]
-pub struct Budget {
-    /// Bytes of all elements.
-    pub bytes: usize,
-    /// So many bytes more are counted for each.
-    pub of_element: usize,
-}
-
-impl Budget {
-    fn take(&mut self, bytes: usize) -> Result<(), Wrong> {
-        self.bytes = self.bytes.checked_sub(bytes.saturating_add(self.of_element)).ok_or(Wrong::TooLarge)?;
-        Ok(())
-    }
-}
 
 /// Elements that come in twos.
 fn pairs(
@@ -140,6 +126,9 @@ fn old_score<R: Read>(source: &mut Source<R>) -> Result<f64, RdbError> {
 pub fn read<R: Read>(source: &mut Source<R>, number: u8, budget: Budget) -> Result<Value, RdbError> {
     if let Some(kind) = skip::name(number) {
         return Err(source.wrong(Wrong::Unsupported { kind, number }));
+    }
+    if stream::is_one(number) {
+        return stream::reader::read(source, number, budget).map(|stream| Value::Stream(Box::new(stream)));
     }
     let value = empty_of(number).ok_or_else(|| source.wrong(Wrong::Type(number)))?;
     let mut maker = Maker { budget, value, shapes: Shapes::default() };

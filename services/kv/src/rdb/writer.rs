@@ -2,6 +2,7 @@
 
 use super::encode;
 use super::kind::{VERSION_WRITTEN, opcode};
+use super::lengths::{length, string};
 use super::source::CHECKSUM;
 use crate::keyspace::database::Database;
 use crate::keyspace::space::{DATABASES, Keyspace};
@@ -16,8 +17,6 @@ pub struct Written {
     pub keys: u64,
     /// Keys that were left out: they have expired.
     pub expired: u64,
-    /// Streams that were left out: they are not written here.
-    pub streams: u64,
     /// Libraries of functions.
     pub libraries: u64,
     /// Bytes.
@@ -54,12 +53,12 @@ pub fn write(keyspace: &Keyspace, to: impl Write, mut tell: impl FnMut(u64)) -> 
     write!(to, "REDIS{VERSION_WRITTEN:04}")?;
     for (name, value) in [("redis-ver", REDIS_VERSION), ("redis-bits", "64")] {
         to.write_all(&[opcode::AUX])?;
-        encode::string(name.as_bytes(), &mut to)?;
-        encode::string(value.as_bytes(), &mut to)?;
+        string(name.as_bytes(), &mut to)?;
+        string(value.as_bytes(), &mut to)?;
     }
     for (_, text) in keyspace.libraries.iter() {
         to.write_all(&[opcode::FUNCTION])?;
-        encode::string(text, &mut to)?;
+        string(text, &mut to)?;
         written.libraries += 1;
     }
     for number in 0..DATABASES {
@@ -68,23 +67,19 @@ pub fn write(keyspace: &Keyspace, to: impl Write, mut tell: impl FnMut(u64)) -> 
             continue;
         }
         to.write_all(&[opcode::SELECT, number, opcode::RESIZE])?;
-        encode::length(database.len(), &mut to)?;
-        encode::length(database.volatile_len(), &mut to)?;
+        length(database.len() as u64, &mut to)?;
+        length(database.volatile_len() as u64, &mut to)?;
         for (key, entry) in database.iter() {
             if keyspace.is_over(entry) {
                 written.expired += 1;
                 continue;
             }
-            let Some(kind) = encode::number(&entry.value) else {
-                written.streams += 1;
-                continue;
-            };
             if entry.expires != 0 {
                 to.write_all(&[opcode::EXPIRES_MS])?;
                 to.write_all(&entry.expires.to_le_bytes())?;
             }
-            to.write_all(&[kind])?;
-            encode::string(key, &mut to)?;
+            to.write_all(&[encode::number(&entry.value)])?;
+            string(key, &mut to)?;
             encode::value(&entry.value, &mut to)?;
             written.keys += 1;
             tell(written.keys);

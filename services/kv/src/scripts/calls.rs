@@ -51,7 +51,9 @@ const NOT_ALLOWED: [&str; 37] = [
     "quit",
     "reset",
     "script",
+    "ssubscribe",
     "subscribe",
+    "sunsubscribe",
     "unsubscribe",
     "unwatch",
     "wait",
@@ -93,7 +95,7 @@ fn allowed(turn: &Turn, args: &Args<'_>) -> Result<Found, Fault> {
         return Err(Fault::Said("ERR This Redis command is not allowed from script"));
     }
     // A message is a write to those who listen, and PFCOUNT keeps what it counted.
-    let may_write = command.flags.has(Flags::WRITE) || matches!(command.name, "publish" | "pfcount");
+    let may_write = command.flags.has(Flags::WRITE) || matches!(command.name, "publish" | "spublish" | "pfcount");
     if turn.is_read_only && may_write {
         return Err(Fault::Said("ERR Write commands are not allowed from read-only scripts."));
     }

@@ -2,8 +2,10 @@
 
 use crate::engine::execute;
 use crate::limits::REDIS_VERSION;
+use crate::scripts::json::library;
+use crate::scripts::packing::{messages, structs};
 use crate::scripts::turn::{Failure, Turn, seed, spend};
-use crate::scripts::{bits, calls, json_reader, json_writer, raised, registration, substitution};
+use crate::scripts::{bits, calls, raised, registration, substitution};
 use mlua::chunk::ChunkMode;
 use mlua::{Error, Lua, LuaString, MultiValue, Table, Value};
 use raised::{Raised, number};
@@ -18,9 +20,8 @@ const NAME_SIGNS_MAX: usize = 128;
 /// What making a coroutine costs: each counts its own instructions.
 const COROUTINE_INSTRUCTIONS: u64 = 1_000;
 
-/// What compiling costs, and reading JSON, besides each byte.
+/// What compiling costs besides each byte.
 const COMPILE_INSTRUCTIONS: u64 = 200;
-const JSON_INSTRUCTIONS: u64 = 50;
 
 /// The name of a script: the SHA-1 of its text.
 pub fn name_of(text: &[u8]) -> String {
@@ -212,34 +213,6 @@ fn redis(lua: &Lua) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn json(lua: &Lua) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    let encode = lua.create_function(|lua, values: MultiValue| {
-        let text = json_writer::encode(lua, &values)?;
-        spend(lua, text.len() as u64)?;
-        lua.create_string(text)
-    })?;
-    let decode = lua.create_function(|lua, values: MultiValue| {
-        let (Some(value), 1) = (values.front(), values.len()) else {
-            return Err(raised::argument(lua, 1, "decode", "expected 1 argument"));
-        };
-        let text = match value {
-            Value::String(_) | Value::Integer(_) | Value::Number(_) => lua.coerce_string(value.clone())?,
-            _ => None,
-        };
-        let text = text.ok_or_else(|| raised::of_type(lua, 1, "decode", "string", Some(value)))?;
-        let text = text.as_bytes();
-        spend(lua, JSON_INSTRUCTIONS + text.len() as u64)?;
-        json_reader::decode(lua, &text)
-    })?;
-    table.raw_set("encode", encode)?;
-    table.raw_set("decode", decode)?;
-    table.raw_set("null", Value::NULL)?;
-    table.raw_set("_NAME", "cjson")?;
-    table.raw_set("_VERSION", "2.1.0")?;
-    Ok(table)
-}
-
 /// All of it.
 ///
 /// # Errors
@@ -248,7 +221,9 @@ pub fn table(lua: &Lua) -> Result<Table, Error> {
     let table = lua.create_table()?;
     substitution::install(lua, &table)?;
     table.raw_set("bit", bits::library(lua)?)?;
-    table.raw_set("cjson", json(lua)?)?;
+    table.raw_set("cjson", library::shared(lua)?)?;
+    table.raw_set("cmsgpack", messages::library(lua)?)?;
+    table.raw_set("struct", structs::library(lua)?)?;
     table.raw_set("redis", redis(lua)?)?;
     table.raw_set("register", lua.create_function(registration::register)?)?;
     table.raw_set("compile", lua.create_function(compile)?)?;

@@ -223,7 +223,7 @@ function base.string.gsub(text, pattern, change, most)
     return concat(parts), count
 end
 
-base.bit, base.cjson = native.bit, native.cjson
+base.bit, base.cjson, base.cmsgpack, base.struct = native.bit, native.cjson, native.cmsgpack, native.struct
 
 local redis = native.redis
 

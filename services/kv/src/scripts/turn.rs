@@ -2,6 +2,7 @@
 
 use crate::engine::state::State;
 use crate::scripts::bounds::{Bounds, HOOK_INSTRUCTIONS};
+use crate::scripts::json::settings::Settings;
 use crate::scripts::raised;
 use crate::scripts::store::Registered;
 use mlua::{Error, HookTriggers, Lua, VmState};
@@ -39,6 +40,8 @@ pub struct Turn {
     pub loading: Option<Vec<Registered>>,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// What it has told `cjson`.
+    pub json: Settings,
 }
 
 impl Turn {
@@ -55,6 +58,7 @@ impl Turn {
             random: 0,
             loading: None,
             failure: None,
+            json: Settings::default(),
         }
     }
 
@@ -65,6 +69,7 @@ impl Turn {
         let now = Instant::now();
         self.until = now.checked_add(bounds.time).unwrap_or(now);
         (self.random, self.loading, self.failure) = (seed(0), None, None);
+        self.json = Settings::default();
     }
 
     /// Takes instructions from what is left.

@@ -3,6 +3,7 @@
 use super::KvService;
 use super::connection::Piece;
 use crate::engine::settings::Durability;
+use crate::engine::state::Waits;
 use crate::limits::MISCONF;
 use qanat::{Bytes, CommandError, Commands, ConnectionId, StorageCommands};
 use qanat_store::Position;
@@ -47,9 +48,10 @@ impl KvService {
         let waits = std::mem::replace(&mut self.state.waits_for_log, false);
         let gate = self.gate();
         self.state.waits_for_log = waits;
-        for (slot, bytes, is_caused) in std::mem::take(&mut self.state.outbox) {
+        for (slot, bytes, waits) in std::mem::take(&mut self.state.outbox) {
             let Some(connection) = self.connections.get_mut(slot) else { continue };
-            connection.push(Piece { gate: gate.filter(|_| is_caused), bytes, answers: u32::from(is_caused) });
+            let gate = gate.filter(|_| waits != Waits::No);
+            connection.push(Piece { gate, bytes, answers: u32::from(waits == Waits::Answer) });
             if connection.backlog() > MESSAGES_BYTES_MAX
                 && let Some(session) = self.state.sessions.get_mut(slot)
                 && (session.subscriptions() > 0 || session.is_monitor || session.is_told)

@@ -160,3 +160,24 @@ fn scores_are_answered_with_all_their_digits() {
         ("zintercard x z", "-ERR value is not an integer or out of range"),
     ]);
 }
+
+#[test]
+fn keys_of_commands_are_told() {
+    Store::new(1).hears(&[
+        ("command getkeys georadius k 1 2 3 m store a storedist b", "*3 $1 k $1 a $1 b"),
+        ("command getkeys georadius k 1 2 3 m storedist b store a", "*3 $1 k $1 a $1 b"),
+        ("command getkeys georadiusbymember k m 1 m", "*1 $1 k"),
+        ("command getkeys sort k store a store b by x get y", "*2 $1 k $1 b"),
+        ("command getkeys sort k limit 0 store store c", "*2 $1 k $1 c"),
+        ("command getkeys sort k by store get store", "*1 $1 k"),
+        ("command getkeys eval x 0", "*0"),
+        ("command getkeys eval x 2 a b c", "*2 $1 a $1 b"),
+        ("command getkeys get", "-ERR wrong number of arguments for 'command|getkeys' command"),
+        ("command getkeys set k", "-ERR Invalid number of arguments specified for command"),
+        ("command getkeys ping x", "-ERR The command has no key arguments"),
+        ("command getkeys lmpop 3 a left", "-ERR Invalid arguments specified for command"),
+        ("command getkeys zunion x a", "-ERR Invalid arguments specified for command"),
+        ("command getkeys xread count 1 a", "-ERR Invalid arguments specified for command"),
+        ("command getkeys zmpop 2 a min", "*2 $1 a $3 min"),
+    ]);
+}

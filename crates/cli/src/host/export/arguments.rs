@@ -17,6 +17,11 @@ fn name(text: &str) -> Result<ExportName, String> {
 }
 
 impl ExportArguments {
+    /// Whether something is exported.
+    pub fn is_wanted(&self) -> bool {
+        self.export.is_some()
+    }
+
     /// The name, if it exports; `service`: it is called so unless it is said.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl<'a> Server<'a> {
         if arguments.queues > 1 && rules.may_fetch() {
             return Err(ONE_QUEUE.to_owned());
         }
-        let zones = Zones::start(rules.clone(), arguments.text_index)?;
+        let zones = Zones::start(rules.clone(), arguments.text_index, arguments.export.is_wanted())?;
         Ok(Server { arguments, file, rules, zones, secret: random()?, transfers: Mutex::default(), door: None })
     }
 

@@ -36,6 +36,8 @@ struct Shared {
     versions: Versions,
     /// Names are looked up as text.
     text_index: bool,
+    /// The records of all zones are kept, and not only those that are transferred: they are exported.
+    keeps_all: bool,
     /// Connections to primaries can be made: see [`Zones::can_fetch`].
     can_fetch: bool,
     /// Held while zones are read: changes are made one after the other.
@@ -130,9 +132,11 @@ fn load_kept(
 impl Zones {
     /// Reads all zones. Those that cannot be used are told of, and answered with SERVFAIL, as NSD and Knot do it.
     ///
+    /// `keeps_all`: records of zones that are not transferred are kept, too.
+    ///
     /// # Errors
     /// None of them can be used, or the rules of transfers are wrong.
-    pub fn start(rules: ZoneRules, text_index: bool) -> Result<Zones, String> {
+    pub fn start(rules: ZoneRules, text_index: bool, keeps_all: bool) -> Result<Zones, String> {
         let config = rules.transfers().map_err(|error| error.to_string())?;
         let versions = Versions::default();
         let (mut images, mut broken, mut records) = (Vec::new(), BTreeMap::new(), Vec::new());
@@ -156,7 +160,7 @@ impl Zones {
             tell_broken(apex, errors, "it is answered with SERVFAIL");
         }
         // Before they are served: who asks for a change told of must find it.
-        for zone in records.into_iter().filter(|zone| is_kept(&rules, &config, zone.apex())) {
+        for zone in records.into_iter().filter(|zone| keeps_all || is_kept(&rules, &config, zone.apex())) {
             versions.put(Arc::new(zone));
         }
         let (kept, plan) = load_kept(&config, |_| true, &versions);
@@ -165,7 +169,7 @@ impl Zones {
         let (whole, can_fetch) = (rules.clone(), rules.may_fetch());
         let state = Mutex::new(State { rules, whole, members: BTreeMap::new(), broken });
         let control = Control::new(plan);
-        let zones = Zones(Arc::new(Shared { publisher, control, versions, text_index, can_fetch, state }));
+        let zones = Zones(Arc::new(Shared { publisher, control, versions, text_index, keeps_all, can_fetch, state }));
         zones.follow_catalogs();
         Ok(zones)
     }
@@ -317,7 +321,7 @@ impl Zones {
                     self.note(&loaded, before, changes);
                     state.broken.remove(apex);
                     images.push(loaded.image);
-                    if is_kept(&state.rules, &config.config, apex) {
+                    if self.0.keeps_all || is_kept(&state.rules, &config.config, apex) {
                         // Before it is served: who asks for a change told of must find it.
                         self.0.versions.put(Arc::new(loaded.zone));
                     }

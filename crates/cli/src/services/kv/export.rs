@@ -19,13 +19,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 Examples:
   qanat kv export dump.rdb --disk /var/lib/qanat/kv.img     all keys that have not expired
   redis-server --dbfilename dump.rdb                        and Redis has them, from version 5 on
-The file is new: one that is there is not overwritten. Streams are not written: a store that has any is refused unless told otherwise. Nothing is written to the disk of the store.")]
+The file is new: one that is there is not overwritten. Nothing is written to the disk of the store.")]
 pub struct ExportArguments {
     /// The file to write
     file: PathBuf,
-    /// Leave streams out
-    #[arg(long)]
-    skip_unsupported: bool,
     #[command(flatten)]
     disk: DiskArguments,
 }
@@ -44,25 +41,19 @@ pub fn run(arguments: &ExportArguments) -> Result<(), String> {
     }
     let mut reading = read_log(&arguments.disk)?;
     reading.keyspace.now_ms = now_ms();
-    let streams = reading.keyspace.streams();
-    if streams > 0 && !arguments.skip_unsupported {
-        return Err(format!("{streams} streams can't be written to a dump; --skip-unsupported leaves them out"));
-    }
     let mut file = BufWriter::with_capacity(1 << 20, File::create_new(path).map_err(failed)?);
     let bar = progress_bar("writing the dump");
     bar.set_length(reading.keyspace.len() as u64);
     let written = writer::write(&reading.keyspace, &mut file, |keys| bar.set_position(keys)).map_err(failed)?;
     file.get_ref().sync_all().map_err(failed)?;
     bar.finish_and_clear();
-    let writer::Written { keys, expired, bytes, streams, libraries } = written;
+    let writer::Written { keys, expired, bytes, libraries } = written;
     let text = format!(
-        "{} keys, {libraries} libraries of functions, {} bytes; left out: {expired} that had expired, {streams} streams",
+        "{} keys, {libraries} libraries of functions, {} bytes; left out: {expired} that had expired",
         grouped(keys),
         grouped(bytes)
     );
-    let json = json!({
-        "keys": keys, "libraries": libraries, "bytes": bytes, "expired": expired, "unsupported": streams,
-    });
+    let json = json!({ "keys": keys, "libraries": libraries, "bytes": bytes, "expired": expired });
     done(arguments.disk.json, &json, &text);
     Ok(())
 }

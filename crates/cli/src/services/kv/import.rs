@@ -23,7 +23,7 @@ Examples:
   qanat kv import dump.rdb --disk /var/lib/qanat/kv.img              into a store that has no keys, or is made
   qanat kv import dump.rdb --disk /var/lib/qanat/kv.img --size 8G    how large a file that is made is to be
   qanat kv import more.rdb --disk /var/lib/qanat/kv.img --merge      keys of the dump replace those of the same names
-  qanat kv import dump.rdb --disk kv.img --skip-unsupported          streams and values of modules are passed over, and counted
+  qanat kv import dump.rdb --disk kv.img --skip-unsupported          values of modules are passed over, and counted
 Versions 1 to 11 of the format (Redis 7.0 has 10) are read. Keys that have expired, and functions, are passed over. An import that was
 stopped has put some of the keys: say --merge when it is done again.")]
 pub struct ImportArguments {

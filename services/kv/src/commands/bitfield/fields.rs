@@ -6,6 +6,7 @@ use crate::commands::substrings::write;
 use crate::engine::call::Call;
 use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::text::TEXT_BYTES_MAX;
 use crate::resp::number::integer;
 
@@ -87,6 +88,7 @@ fn bitfield(call: &mut Call<'_>, only_reads: bool) -> Result<(), Fault> {
         return Err(Fault::Said("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     let length = call.text(key)?.map_or(0, |text| text.len());
+    let changes = call.state.keyspace.changes;
     // The string is as long as the farthest write needs it, even if that fails then.
     if let Some(last) = wanted.filter(|wanted| *wanted > length).map(|wanted| wanted - 1) {
         write(call, key, last, &[0])?;
@@ -97,6 +99,9 @@ fn bitfield(call: &mut Call<'_>, only_reads: bool) -> Result<(), Fault> {
             Some(number) => call.reply.integer(number),
             None => call.reply.null(),
         }
+    }
+    if call.state.keyspace.changes != changes {
+        call.note(Kinds::STRING, "setbit", key);
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::database::Entry;
+use crate::keyspace::events::Kinds;
 use crate::limits::{NO_ROOM, RECORD_BYTES_MAX};
 use crate::rdb::payload::{self, PayloadError};
 use bytes::Bytes;
@@ -17,8 +18,7 @@ commands! { "generic":
 
 fn dump(call: &mut Call<'_>) -> Result<(), Fault> {
     match call.find(call.args.at(1)).map(|entry| payload::write(&entry.value)) {
-        Some(Some(payload)) => call.reply.value(&Bytes::from(payload)),
-        Some(None) => return Err(Fault::Said("ERR streams can't be dumped")),
+        Some(payload) => call.reply.value(&Bytes::from(payload)),
         None => call.reply.null(),
     }
     Ok(())
@@ -88,9 +88,15 @@ fn restore(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     let is_over = expires != 0 && expires <= call.state.keyspace.now_ms;
     match is_over {
-        true if is_there => call.change(Change::Delete { key }),
+        true if is_there => {
+            call.change(Change::Delete { key });
+            call.note(Kinds::GENERIC, "del", key);
+        }
         true => {}
-        false => call.state.keyspace.put(call.database, key, &Entry::new(value, expires)),
+        false => {
+            call.state.keyspace.put(call.database, key, &Entry::new(value, expires));
+            call.note(Kinds::GENERIC, "restore", key);
+        }
     }
     call.reply.ok();
     Ok(())

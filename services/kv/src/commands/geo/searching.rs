@@ -8,6 +8,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{Keys, ONE, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 
 commands! { "geo":
     "geosearch", -7, [READ], ONE, "6.2.0", "Queries a geospatial index for members inside an area of a box or a circle." => |call| search(call, Form::Search);
@@ -62,13 +63,13 @@ fn search(call: &mut Call<'_>, form: Form) -> Result<(), Fault> {
         answer(call, &asked, &found);
         return Ok(());
     };
-    if call.look(key).is_some() {
-        call.change(Change::Delete { key });
-    }
+    let was_there = call.make_way(key);
     for Answered { member, score, distance, .. } in &found {
         let score = if asked.stores_distance { *distance } else { *score };
         call.change(Change::SetScore { key, member, score });
     }
+    let name = if form == Form::SearchStore { "geosearchstore" } else { "georadiusstore" };
+    call.note_stored(Kinds::SORTED, name, key, (found.len(), was_there));
     call.reply.length(found.len());
     Ok(())
 }

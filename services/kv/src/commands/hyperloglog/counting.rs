@@ -12,6 +12,7 @@ use crate::engine::command::{ALL, ONE, commands};
 use crate::engine::execute::admit_bytes;
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use bytes::Bytes;
 use std::collections::HashSet;
 
@@ -49,6 +50,9 @@ fn pfadd(call: &mut Call<'_>) -> Result<(), Fault> {
         Some(true) => add_to_dense(call, key),
         _ => add_to_sparse(call, key)?,
     };
+    if is_changed {
+        call.note(Kinds::STRING, "pfadd", key);
+    }
     call.reply.integer(i64::from(is_changed));
     Ok(())
 }
@@ -148,6 +152,8 @@ fn pfmerge(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     sketch.forget();
     store(call, key, &sketch)?;
+    // As with Redis: it is an addition of many elements.
+    call.note(Kinds::STRING, "pfadd", key);
     call.reply.ok();
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! FUNCTION: libraries of functions. They are durable: a library's text is a change.
 
+use super::carrying;
 use super::management::{NOT_BUSY, tell};
 use crate::engine::call::Call;
 use crate::engine::command::{NO_KEYS, commands};
@@ -21,7 +22,7 @@ commands! { "scripting":
 /// What a library's record needs besides its bytes.
 const RECORD_OVERHEAD: u64 = 8 << 10;
 
-const HELP: [&str; 26] = [
+const HELP: [&str; 38] = [
     "LOAD [REPLACE] <FUNCTION CODE>",
     "    Create a new library with the given library name and code.",
     "DELETE <LIBRARY NAME>",
@@ -47,6 +48,18 @@ const HELP: [&str; 26] = [
     "    Delete all the libraries.",
     "    When called without the optional mode argument, the behavior is determined by the",
     "    lazyfree-lazy-user-flush configuration directive. Valid modes are:",
+    "    * ASYNC: Asynchronously flush the libraries.",
+    "    * SYNC: Synchronously flush the libraries.",
+    "DUMP",
+    "    Return a serialized payload representing the current libraries, can be restored using FUNCTION RESTORE command",
+    "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+    "    Restore the libraries represented by the given payload, it is possible to give a restore policy to",
+    "    control how to handle existing libraries (default APPEND):",
+    "    * FLUSH: delete all existing libraries.",
+    "    * APPEND: appends the restored libraries to the existing libraries. On collision, abort.",
+    "    * REPLACE: appends the restored libraries to the existing libraries, On collision, replace the old",
+    "      libraries with the new libraries (notice that even on this option there is a chance of failure",
+    "      in case of functions name collision with another library).",
     "HELP",
 ];
 
@@ -70,6 +83,12 @@ fn function(call: &mut Call<'_>) -> Result<(), Fault> {
         flush(call)?;
     } else if args.is(1, "LIST") {
         list(call)?;
+    } else if args.is(1, "DUMP") {
+        counted("dump", count == 2)?;
+        carrying::dump(call);
+    } else if args.is(1, "RESTORE") {
+        counted("restore", count >= 3)?;
+        carrying::restore(call)?;
     } else if args.is(1, "STATS") {
         counted("stats", count == 2)?;
         statistics(call);

@@ -9,6 +9,7 @@ use crate::engine::command::{Keys, commands};
 use crate::engine::execute::admit_bytes;
 use crate::engine::fault::Fault;
 use crate::keyspace::change::{Change, End};
+use crate::keyspace::events::Kinds;
 use bytes::Bytes;
 
 commands! { "generic":
@@ -91,12 +92,11 @@ fn sort(call: &mut Call<'_>, may_store: bool) -> Result<(), Fault> {
     };
     // How much is stored, other keys say.
     admit_bytes(call.state, (key.len() + budget.answered() + RECORD_BYTES) as u64, true)?;
-    if call.look(key).is_some() {
-        call.change(Change::Delete { key });
-    }
+    let was_there = call.make_way(key);
     for value in &found {
         call.change(Change::Push { key, end: End::Back, element: value.as_deref().unwrap_or_default() });
     }
+    call.note_stored(Kinds::LIST, "sortstore", key, (found.len(), was_there));
     call.reply.length(found.len());
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! XCLAIM and XAUTOCLAIM: what is pending for one consumer becomes another's.
 
-use crate::commands::streams::{answer, find, ids};
+use crate::commands::streams::{answer, delivery, find, ids};
 use crate::engine::call::Call;
 use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
+use crate::engine::reading::Reader;
 use crate::keyspace::change::Change;
 use crate::keyspace::stream::change::StreamChange;
 use crate::keyspace::stream::entries::Stream;
@@ -49,8 +50,8 @@ impl Claimed {
         }
         if !self.deliveries.is_empty() {
             // A consumer is made when it gets something.
-            let seen = call.state.keyspace.now_ms;
-            call.change(Change::Stream { key, what: StreamChange::SetConsumer { group, consumer, seen } });
+            let reader = Reader { group: group.into(), consumer: consumer.into(), needs_no_acknowledgement: false };
+            delivery::see(call.state, (call.database, key), &reader);
             let what = StreamChange::SetPending { group, consumer, deliveries: &self.deliveries };
             call.change(Change::Stream { key, what });
         }

@@ -5,6 +5,7 @@ use crate::engine::fault::Fault;
 use crate::engine::reading::{Reader, Reading};
 use crate::engine::state::State;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::stream::change::StreamChange;
 use crate::keyspace::stream::id::Id;
 use crate::keyspace::stream::items::{Delivery, put_delivery};
@@ -18,10 +19,17 @@ fn change(state: &mut State, (database, key): At<'_>, what: StreamChange<'_>) {
     state.keyspace.change(database, Change::Stream { key, what });
 }
 
+/// The event of a consumer that is made.
+pub const CONSUMER_MADE: &str = "xgroup-createconsumer";
+
 /// A consumer has asked. It is made if there is none.
 pub fn see(state: &mut State, at: At<'_>, Reader { group, consumer, .. }: &Reader) {
     let seen = state.keyspace.now_ms;
+    let is_known = find::group(state, at.0, (at.1, group), "").is_ok_and(|(_, it)| it.consumer(consumer).is_some());
     change(state, at, StreamChange::SetConsumer { group, consumer, seen });
+    if !is_known {
+        state.keyspace.events.note(Kinds::STREAM, CONSUMER_MADE, at.0, at.1);
+    }
 }
 
 /// Answers entries behind an id.

@@ -7,6 +7,7 @@ use crate::engine::call::Call;
 use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::stream::change::StreamChange;
 use crate::keyspace::stream::entries::Stream;
 use crate::keyspace::stream::fields;
@@ -59,6 +60,7 @@ fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
     let id = id_of(options.id, stream.map_or(Id::MIN, Stream::last), call.state.keyspace.now_ms)?;
     let fields = fields::pack(args.from(options.end + 1));
     call.change(Change::Stream { key, what: StreamChange::Append { id, fields: &fields } });
+    call.note(Kinds::STREAM, "xadd", key);
     trim(call, key, options.trim)?;
     answer::id(call.reply, id);
     Ok(())
@@ -69,6 +71,7 @@ fn trim(call: &mut Call<'_>, key: &[u8], trim: Option<Trim>) -> Result<usize, Fa
     let stream = find::stream(call.state, call.database, key)?;
     let Some((through, count)) = trim.zip(stream).and_then(|(trim, stream)| trim.through(stream)) else { return Ok(0) };
     call.change(Change::Stream { key, what: StreamChange::Trim { through } });
+    call.note(Kinds::STREAM, "xtrim", key);
     Ok(count)
 }
 
@@ -97,6 +100,9 @@ fn xdel(call: &mut Call<'_>) -> Result<(), Fault> {
                 count += 1;
             }
         }
+    }
+    if count > 0 {
+        call.note(Kinds::STREAM, "xdel", key);
     }
     call.reply.integer(count);
     Ok(())
@@ -132,6 +138,7 @@ fn xsetid(call: &mut Call<'_>) -> Result<(), Fault> {
     let added = added.unwrap_or_else(|| stream.added());
     let removed = if removed == Id::MIN { stream.removed() } else { removed };
     call.change(Change::Stream { key, what: StreamChange::SetMarks { last, added, removed } });
+    call.note(Kinds::STREAM, "xsetid", key);
     call.reply.ok();
     Ok(())
 }

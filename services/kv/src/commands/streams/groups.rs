@@ -1,11 +1,13 @@
 //! XGROUP: groups and their consumers; and XACK.
 
+use crate::commands::streams::delivery::CONSUMER_MADE;
 use crate::commands::streams::{find, ids};
 use crate::engine::call::Call;
 use crate::engine::command::{Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::keyspace::change::Change;
+use crate::keyspace::events::Kinds;
 use crate::keyspace::stream::change::StreamChange;
 use crate::keyspace::stream::entries::Stream;
 use crate::keyspace::stream::id::Id;
@@ -66,6 +68,7 @@ fn xgroup(call: &mut Call<'_>) -> Result<(), Fault> {
                 text => ids::or_edge(text, 0)?,
             };
             call.change(Change::Stream { key, what: StreamChange::SetGroup { group, last, read: options.read } });
+            call.note(Kinds::STREAM, "xgroup-setid", key);
             call.reply.ok();
             Ok(())
         }
@@ -73,6 +76,7 @@ fn xgroup(call: &mut Call<'_>) -> Result<(), Fault> {
             let is_there = stream.is_some_and(|stream| stream.group(group).is_some());
             if is_there {
                 call.change(Change::Stream { key, what: StreamChange::DropGroup { group } });
+                call.note(Kinds::STREAM, "xgroup-destroy", key);
             }
             call.reply.integer(i64::from(is_there));
             Ok(())
@@ -145,6 +149,7 @@ fn create(call: &mut Call<'_>, options: Options) -> Result<(), Fault> {
         call.change(Change::Stream { key, what });
     }
     call.change(Change::Stream { key, what: StreamChange::SetGroup { group, last, read: options.read } });
+    call.note(Kinds::STREAM, "xgroup-create", key);
     call.reply.ok();
     Ok(())
 }
@@ -157,6 +162,7 @@ fn create_consumer(call: &mut Call<'_>) -> Result<(), Fault> {
         admit(call)?;
         let seen = call.state.keyspace.now_ms;
         call.change(Change::Stream { key, what: StreamChange::SetConsumer { group, consumer, seen } });
+        call.note(Kinds::STREAM, CONSUMER_MADE, key);
     }
     call.reply.integer(i64::from(is_new));
     Ok(())
@@ -168,6 +174,7 @@ fn delete_consumer(call: &mut Call<'_>) -> Result<(), Fault> {
     let pending = found.consumer(consumer).map(|found| found.pending().len());
     if pending.is_some() {
         call.change(Change::Stream { key, what: StreamChange::DropConsumer { group, consumer } });
+        call.note(Kinds::STREAM, "xgroup-delconsumer", key);
     }
     call.reply.length(pending.unwrap_or(0));
     Ok(())

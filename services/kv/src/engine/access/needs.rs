@@ -168,8 +168,8 @@ pub fn keys(command: &Command, args: &Args<'_>) -> impl Iterator<Item = (usize, 
 /// The places of a command's channels, and whether they are patterns.
 pub fn channels(command: &Command, args: &Args<'_>) -> (std::ops::Range<usize>, bool) {
     match command.name {
-        "publish" => (1..2, false),
-        "subscribe" => (1..args.len(), false),
+        "publish" | "spublish" => (1..2, false),
+        "subscribe" | "ssubscribe" => (1..args.len(), false),
         "psubscribe" => (1..args.len(), true),
         _ => (0..0, false),
     }

@@ -58,6 +58,11 @@ fn take_id<'a>(source: &mut impl Source<'a>) -> Option<Id> {
 }
 
 impl<'a> StreamChange<'a> {
+    /// Whether it makes a stream, if there is none.
+    pub fn makes(&self) -> bool {
+        matches!(self, StreamChange::Append { .. } | StreamChange::SetMarks { .. })
+    }
+
     /// Its number in a record.
     pub fn kind(&self) -> u8 {
         match self {

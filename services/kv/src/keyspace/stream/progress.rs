@@ -11,7 +11,7 @@ fn has_holes(stream: &Stream, start: Id) -> bool {
 }
 
 /// How many entries there have been up to this one, if that is known.
-fn counter(stream: &Stream, id: Id) -> Option<u64> {
+pub fn counter(stream: &Stream, id: Id) -> Option<u64> {
     let (added, length) = (stream.added(), stream.len() as u64);
     if added == 0 || length == 0 && id <= stream.last() || id == stream.last() {
         return Some(added);

@@ -1,17 +1,18 @@
 //! `cjson.decode`.
 
+use super::settings::Settings;
 use crate::scripts::raised;
 use mlua::{Error, Lua, Value};
 
-/// Arrays and objects in each other. Redis takes 1,000; each takes some of the stack.
-const DEPTH_MAX: usize = 200;
+/// Arrays and objects in each other, whatever the settings say. Redis takes 1,000 at first; each takes some of the stack.
+const DEPTH_MAX: i64 = 200;
 
 /// A text of JSON as a value.
 ///
 /// # Errors
 /// It is none.
-pub fn decode(lua: &Lua, text: &[u8]) -> mlua::Result<Value> {
-    let mut reader = Reader { lua, text, at: 0, depth: 0 };
+pub fn decode(lua: &Lua, text: &[u8], settings: Settings) -> mlua::Result<Value> {
+    let mut reader = Reader { lua, text, at: 0, depth: 0, settings };
     let value = reader.value("value")?;
     reader.blanks();
     if reader.at < text.len() {
@@ -24,7 +25,20 @@ struct Reader<'a> {
     lua: &'a Lua,
     text: &'a [u8],
     at: usize,
-    depth: usize,
+    depth: i64,
+    settings: Settings,
+}
+
+/// Whether a number begins here that C reads, and JSON does not have.
+fn is_invalid(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match digits {
+        [b'0', b'x' | b'X' | b'0'..=b'9', ..] => true,
+        [first, ..] if first.is_ascii_digit() => false,
+        _ => ["inf", "nan"]
+            .iter()
+            .any(|word| digits.get(..word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))),
+    }
 }
 
 impl Reader<'_> {
@@ -85,6 +99,11 @@ impl Reader<'_> {
                         return Ok(value);
                     }
                 }
+                if !self.settings.decodes_invalid && is_invalid(self.rest()) {
+                    let is_number = self.sign().is_some_and(|sign| sign == b'-' || sign.is_ascii_digit());
+                    let found = if is_number { "invalid number" } else { "invalid token" };
+                    return Err(self.wrong(expected, found, self.at));
+                }
                 self.number().ok_or_else(|| self.unexpected(expected)).map(Value::Number)
             }
         }
@@ -132,7 +151,7 @@ impl Reader<'_> {
     fn nested(&mut self, read: fn(&mut Self) -> mlua::Result<Value>) -> mlua::Result<Value> {
         self.at += 1;
         self.depth += 1;
-        if self.depth > DEPTH_MAX {
+        if self.depth > self.settings.decode_depth.min(DEPTH_MAX) {
             let why = format_args!("Found too many nested data structures ({}) at character {}", self.depth, self.at);
             return Err(raised::text(self.lua, why));
         }

@@ -1,0 +1,6 @@
+//! Who listens to which channel, what is published there, and what is told there of keys.
+
+pub mod channels;
+pub mod misses;
+pub mod notices;
+pub mod publishing;
