@@ -19,7 +19,7 @@ use mlua::{Lua, MultiValue, Value};
 const ARGUMENTS_BYTES_MAX: usize = 128 << 20;
 
 /// Commands that Redis does not allow in scripts.
-const NOT_ALLOWED: [&str; 37] = [
+const NOT_ALLOWED: [&str; 39] = [
     "acl",
     "auth",
     "bgrewriteaof",
