@@ -75,7 +75,7 @@ test-unit: deps ## unit and property tests, the simulator, the house rules: no r
 	cargo test --workspace --quiet --lib --bins $(addprefix --test ,$(UNIT_TESTS))
 	cargo test --workspace --quiet --doc
 
-RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) env --unset=MAKEFLAGS --default-signal=HUP \
+RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) env --unset=MAKEFLAGS --default-signal=HUP,INT,QUIT \
 	cargo test --workspace --no-fail-fast $(addprefix --test ,$(1)) -- --test-threads=1
 
 test-system: test-busy test-waiting ## segment scripts, end to end over veth with real programs, hostile users, faults: as root

@@ -15,7 +15,7 @@ use std::time::Duration;
 const PORT: u16 = 6_379;
 /// The address of a device that `qanat kv` makes at the client's end, as users have it.
 const DEVICE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_PATIENCE: Duration = Duration::from_secs(120);
 const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A store.
