@@ -137,6 +137,49 @@ fn a_net_core_that_is_killed_is_replaced_and_a_service_that_is_killed_leaves_not
     });
 }
 
+/// A store is one process, and its clients may come by several net cores. All of them see the same keys, and the end of a net core ends
+/// only connections.
+#[test]
+fn a_store_on_two_net_cores_is_one_store() {
+    scenario(|| {
+        let place = tempfile::tempdir().expect("a directory");
+        let disk = place.path().join("kv.img").display().to_string();
+        let words = ["kv", "--direct", "--disk", &disk, "--size", "64M", "--placement", "split", "--net-cores", "2"];
+        let ask = |address: &str, words: &[&str]| {
+            let outcome = Program::new("redis-cli").arguments(["-h", address]).arguments(words).run();
+            outcome.text().trim().to_owned()
+        };
+        let (one, other) = ("10.77.0.2", "10.78.0.2");
+        let has = |value: &str| {
+            for address in [one, other] {
+                eventually("it answers on each", GRACE, || ask(address, &["get", "word"]) == value);
+            }
+        };
+        let mut store = start(&[&words[..], &["--also", "10.78.0.2/24"]].concat());
+        for address in [one, other] {
+            eventually("it is on each", GRACE, || ask(address, &["ping"]) == "PONG");
+        }
+        assert_eq!(ask(one, &["set", "word", "kept"]), "OK");
+        has("kept");
+        let waiting = Program::new("redis-cli").arguments(["-h", other, "blpop", "queue", "0"]).start();
+        eventually("it waits", GRACE, || ask(one, &["info", "clients"]).contains("blocked_clients:1"));
+        assert_eq!(ask(one, &["rpush", "queue", "item"]), "1");
+        assert_eq!(waiting.wait(GRACE).text().trim(), "queue\nitem");
+
+        kill_process(process(net_core_process()), Signal::KILL).expect("a net core to kill");
+        has("kept");
+        assert!(store.is_running());
+        kill_process(process(store.id().into()), Signal::KILL).expect("a store to kill");
+        drop(store);
+        let store = start(&[&words[..], &["--also", "10.78.0.2/24"]].concat());
+        has("kept");
+        interrupt(store);
+
+        let refused = Program::new(qanat()).arguments(["kv", "--disk", &disk, "--app-cores", "2"]).run();
+        assert!(refused.code == Some(1) && refused.stderr.contains("--net-cores"), "{refused:?}");
+    });
+}
+
 #[test]
 fn a_net_core_serves_several_and_outlives_them() {
     scenario(|| {

@@ -36,7 +36,7 @@ pub fn name_of(key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The key of a file name. Each key has one name: what is written otherwise is no key's.
-pub fn key_of(name: &[u8]) -> Option<Vec<u8>> {
+pub fn bytes_of(name: &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(name.len());
     let mut rest = name;
     while let Some((byte, after)) = rest.split_first().filter(|_| name != EMPTY) {
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!((name_of(&[b'a'; 255]).is_some(), name_of(&[b'a'; 256])), (true, None));
         assert_eq!((name_of(&[b' '; 85]).is_some(), name_of(&[b' '; 86])), (true, None));
         for name in ["", "%2", "%zz", "%2f", "%41", "a/b", "a b", "..", ".", "%%", "a%"] {
-            assert_eq!(key_of(name.as_bytes()), None, "{name}");
+            assert_eq!(bytes_of(name.as_bytes()), None, "{name}");
         }
     }
 
@@ -88,13 +88,13 @@ mod tests {
         fn each_key_has_one_name(key in prop::collection::vec(any::<u8>(), 0..300)) {
             if let Some(name) = name_of(&key) {
                 prop_assert!(is_name(&name));
-                prop_assert_eq!(key_of(&name), Some(key));
+                prop_assert_eq!(bytes_of(&name), Some(key));
             }
         }
 
         #[test]
         fn what_is_a_key_s_name_is_the_one_it_has(name in prop::collection::vec(prop_oneof![Just(b'%'), any::<u8>()], 0..20)) {
-            if let Some(key) = key_of(&name) {
+            if let Some(key) = bytes_of(&name) {
                 prop_assert_eq!(name_of(&key), Some(name));
             }
         }

@@ -326,43 +326,31 @@ impl Station {
         let version = self.truth.last();
         for asker in &self.askers {
             let mark = asker.mark();
-            let what = || {
-                let said = self.unit.stderr();
-                format!(
-                    "{} answers {:?} {when}; last: {}; it said: {said}\n{}\n{}",
-                    self.kind.name(),
-                    asker.what(),
-                    asker.last_failure(),
-                    self.unit.look(),
-                    self.unit.machine.links()
-                )
-            };
-            let (began, mut is_told) = (std::time::Instant::now(), false);
-            while !asker.has_answered_since(mark, version) {
-                if !is_told && began.elapsed() > LONG {
-                    is_told = true;
-                    println!("after {LONG:?}, still waiting: {}", what());
-                }
-                assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {}", what());
-                std::thread::sleep(std::time::Duration::from_millis(10));
+            let what = || format!("answers {:?} {when}; last: {}", asker.what(), asker.last_failure());
+            self.waits_until(what, || asker.has_answered_since(mark, version));
+        }
+    }
+
+    /// Waits until it `is_so`. If that takes long, it is said, with what the program said and is at.
+    fn waits_until(&self, what: impl Fn() -> String, is_so: impl Fn() -> bool) {
+        let state = || {
+            let (said, links) = (self.unit.stderr(), self.unit.machine.links());
+            format!("{} {}; it said: {said}\n{}\n{links}", self.kind.name(), what(), self.unit.look())
+        };
+        let (began, mut is_told) = (std::time::Instant::now(), false);
+        while !is_so() {
+            if !is_told && began.elapsed() > LONG {
+                is_told = true;
+                println!("after {LONG:?}, still waiting: {}", state());
             }
+            assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {}", state());
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
     }
 
     /// It has ended, for a reason that it tells. If it does not end, what it is at is said.
     pub fn has_ended(&self, before: Before, why: &str) {
-        let began = std::time::Instant::now();
-        while self.unit.lives_count() <= before.lives {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "{} does not end within {PATIENCE:?}: {why}; it said: {}\n{}\n{}",
-                self.kind.name(),
-                self.unit.stderr(),
-                self.unit.look(),
-                self.unit.machine.links()
-            );
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        self.waits_until(|| format!("ends: {why}"), || self.unit.lives_count() > before.lives);
     }
 
     /// What is wrong about the lives that are over since then.

@@ -38,6 +38,7 @@ Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
+  sudo qanat kv --disk kv.img --placement split --net-cores 2 --also 10.77.1.2/24   one store, by two net cores and addresses
   sudo qanat kv --disk kv.img --password-file secret     clients say AUTH and what is in the file's first line
   sudo qanat kv --disk kv.img --acl-file users.acl       users, each with keys and commands of its own
   sudo qanat kv --disk kv.img --maxmemory 4G --maxmemory-policy allkeys-lru   keys that are not used go
@@ -132,6 +133,10 @@ struct Kv<'a> {
 
 impl<'a> Kv<'a> {
     fn new(arguments: &'a Arguments) -> Result<Kv<'a>, String> {
+        if arguments.place.placement.app_cores > 1 {
+            return Err("a store is one process: leave out --app-cores. It may be on several net cores (--net-cores)"
+                .to_owned());
+        }
         let doorbell = Doorbell::new().map_err(|error| format!("doorbell: {error}"))?;
         let rung = doorbell.clone();
         let (asker, desk) = keys::open_desk(move || rung.ring());

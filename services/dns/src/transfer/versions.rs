@@ -55,6 +55,11 @@ impl Versions {
         self.lock().insert(zone.apex().clone(), Arc::new(Version { zone, history }));
     }
 
+    /// A new version of a zone that nobody transfers: the way to it is not remembered.
+    pub fn put_alone(&self, zone: Arc<Zone>) {
+        self.lock().insert(zone.apex().clone(), Arc::new(Version { zone, history: History::default() }));
+    }
+
     /// Forgets the zone called `apex`.
     pub fn remove(&self, apex: &Name) {
         self.lock().remove(apex);

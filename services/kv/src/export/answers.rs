@@ -3,7 +3,7 @@
 use crate::engine::state::State;
 use crate::export::text::{Lines, of_value};
 use bytes::Bytes;
-use qanat_export::names::{key_of, name_of};
+use qanat_export::names::{bytes_of, name_of};
 use qanat_export::questions::Answer;
 use qanat_export::tree::TreeError;
 
@@ -44,7 +44,7 @@ pub fn answer(state: &State, question: &Question) -> Answer<Told> {
     match question {
         Question::Names(left) => Ok(names(state, *left)),
         Question::File(name) => {
-            let key = key_of(name).ok_or(TreeError::Absent)?;
+            let key = bytes_of(name).ok_or(TreeError::Absent)?;
             let entry = state.keyspace.find(DATABASE, &key).ok_or(TreeError::Absent)?;
             of_value(&entry.value).map(Told::Content)
         }

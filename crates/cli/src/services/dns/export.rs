@@ -5,7 +5,7 @@ use bytes::Bytes;
 use qanat_dns::name::Name;
 use qanat_dns::transfer::{Version, Versions};
 use qanat_dns::zone::text::text;
-use qanat_export::names::{key_of, name_of};
+use qanat_export::names::{bytes_of, name_of};
 use qanat_export::parts::{Listing, Part};
 use qanat_export::tree::{CONTENT_BYTES_MAX, Entry, Kind, PAGE_ENTRIES_MAX, Page, TreeError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +19,7 @@ fn file_of(apex: &Name) -> Option<Vec<u8>> {
 
 /// The zone of a file name.
 fn apex_of(file: &[u8]) -> Option<Name> {
-    let apex = Name::absolute(&String::from_utf8(key_of(file)?).ok()?).ok()?.to_lowercase();
+    let apex = Name::absolute(&String::from_utf8(bytes_of(file)?).ok()?).ok()?.to_lowercase();
     (file_of(&apex)? == file).then_some(apex)
 }
 

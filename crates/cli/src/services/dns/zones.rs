@@ -160,8 +160,9 @@ impl Zones {
             tell_broken(apex, errors, "it is answered with SERVFAIL");
         }
         // Before they are served: who asks for a change told of must find it.
-        for zone in records.into_iter().filter(|zone| keeps_all || is_kept(&rules, &config, zone.apex())) {
-            versions.put(Arc::new(zone));
+        for zone in records {
+            let why = purpose(&rules, &config, zone.apex(), keeps_all);
+            keep(&versions, zone, why);
         }
         let (kept, plan) = load_kept(&config, |_| true, &versions);
         let catalog = Catalog::new(images.into_iter().chain(kept));
@@ -321,10 +322,9 @@ impl Zones {
                     self.note(&loaded, before, changes);
                     state.broken.remove(apex);
                     images.push(loaded.image);
-                    if self.0.keeps_all || is_kept(&state.rules, &config.config, apex) {
-                        // Before it is served: who asks for a change told of must find it.
-                        self.0.versions.put(Arc::new(loaded.zone));
-                    }
+                    // Before it is served: who asks for a change told of must find it.
+                    let why = purpose(&state.rules, &config.config, apex, self.0.keeps_all);
+                    keep(&self.0.versions, loaded.zone, why);
                 }
                 Err(errors) => {
                     changes.broken += 1;
@@ -432,9 +432,33 @@ impl Zones {
     }
 }
 
-/// Whether the records of a zone of a file are kept beside its answers: for transfers, or because it lists members.
-fn is_kept(rules: &ZoneRules, config: &TransferConfig, apex: &Name) -> bool {
-    config.zone(apex).is_some() || rules.catalogs().any(|catalog| catalog == apex)
+/// What the records of a zone of a file are kept for, beside its answers.
+enum Purpose {
+    /// It is transferred, so the steps to its newest version are kept as well.
+    Transfers,
+    /// It lists members, or it is exported.
+    Reading,
+    /// Nothing: they are dropped.
+    None,
+}
+
+/// Why the records of the zone called `apex` are kept. `keeps_all`: zones are exported.
+fn purpose(rules: &ZoneRules, config: &TransferConfig, apex: &Name, keeps_all: bool) -> Purpose {
+    if config.zone(apex).is_some() {
+        Purpose::Transfers
+    } else if keeps_all || rules.catalogs().any(|catalog| catalog == apex) {
+        Purpose::Reading
+    } else {
+        Purpose::None
+    }
+}
+
+fn keep(versions: &Versions, zone: Zone, purpose: Purpose) {
+    match purpose {
+        Purpose::Transfers => versions.put(Arc::new(zone)),
+        Purpose::Reading => versions.put_alone(Arc::new(zone)),
+        Purpose::None => {}
+    }
 }
 
 fn tell_broken(apex: &Name, errors: &[String], stays: &str) {
