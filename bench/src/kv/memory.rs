@@ -15,13 +15,14 @@ use crate::harness::topology::Topology;
 use crate::programs::measured::{CLIENT_CPU, SERVER_CPU};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Requests that are sent before their answers are read.
 const AT_ONCE: u64 = 500;
 /// An answer takes no longer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// All answers to a load, `+OK` and `:10`, have so many bytes.
+/// All answers to a load, `+OK` and `:10` of a new hash, have so many bytes.
 const ANSWER_BYTES: usize = 5;
 
 /// What keys have.
@@ -59,14 +60,14 @@ fn hash(request: &mut Vec<u8>, number: u64) {
     }
 }
 
-/// Makes the keys from the first on.
-fn load(address: SocketAddr, case: &Case, keys: u64) -> io::Result<()> {
+/// Makes the keys of these numbers. There are none of them.
+fn load(address: SocketAddr, case: &Case, keys: Range<u64>) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut requests = Vec::new();
-    for first in (0..keys).step_by(AT_ONCE as usize) {
+    for first in keys.clone().step_by(AT_ONCE as usize) {
         requests.clear();
-        let count = AT_ONCE.min(keys - first);
+        let count = AT_ONCE.min(keys.end - first);
         (first..first + count).for_each(|number| (case.request)(&mut requests, number));
         stream.write_all(&requests)?;
         let mut answers = vec![0; count as usize * ANSWER_BYTES];
@@ -100,9 +101,9 @@ fn measure(
     // What every store has at work, whatever its keys, is there before.
     let loaded = topology.client().within(|| -> io::Result<(u64, u64)> {
         let resident = || resident_bytes(id).ok_or_else(|| io::Error::other("the process is gone"));
-        load(address, case, AT_ONCE)?;
+        load(address, case, 0..AT_ONCE)?;
         let before = resident()?;
-        load(address, case, keys + AT_ONCE)?;
+        load(address, case, AT_ONCE..keys + AT_ONCE)?;
         Ok((before, resident()?))
     });
     let failed = |error| server.explain(HarnessError::system(format!("load {}", peer.name()), error));

@@ -67,12 +67,14 @@ pub fn table() -> &'static [&'static Command] {
 #[cfg(test)]
 mod tests {
     use super::table;
+    use crate::engine::command::find;
 
     #[test]
     fn each_name_is_there_once_and_can_be_found() {
         assert!(table().is_sorted_by(|one, other| one.name < other.name));
         for command in table() {
-            assert!(command.name.len() <= 32 && command.arity != 0 && !command.summary.is_empty(), "{command:?}");
+            assert!(find(command.name.as_bytes()).is_some_and(|found| found.name == command.name), "{command:?}");
+            assert!(command.arity != 0 && !command.summary.is_empty(), "{command:?}");
             assert_eq!(command.name, command.name.to_ascii_lowercase());
         }
     }

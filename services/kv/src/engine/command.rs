@@ -2,6 +2,7 @@
 
 use crate::engine::call::Call;
 use crate::engine::fault::Fault;
+use crate::engine::names::Names;
 use crate::resp::request::Args;
 use std::sync::OnceLock;
 
@@ -177,16 +178,36 @@ impl std::fmt::Debug for Command {
 }
 
 /// Commands that tell of commands, or execute others, are in the table themselves. So it is put here, once, and not imported by them.
-static TABLE: OnceLock<Vec<&'static Command>> = OnceLock::new();
+static TABLE: OnceLock<(Vec<&'static Command>, Names)> = OnceLock::new();
+
+/// A command, and its place in the table.
+pub type Found = (usize, &'static Command);
 
 /// All commands, by their names; none before they are [put here](put_table).
 pub fn all() -> &'static [&'static Command] {
-    TABLE.get().map_or(&[], Vec::as_slice)
+    TABLE.get().map_or(&[], |(commands, _)| commands)
+}
+
+/// The command of this name, in letters of any size, with its place in the table.
+pub fn find_place(name: &[u8]) -> Option<Found> {
+    let (commands, names) = TABLE.get()?;
+    let place = names.place(name)?;
+    Some((place, *commands.get(place)?))
+}
+
+/// The same, without its place.
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    find_place(name).map(|(_, command)| command)
 }
 
 /// Puts the table here, if that was not done yet.
 pub fn put_table(make: impl FnOnce() -> Vec<&'static Command>) -> &'static [&'static Command] {
-    TABLE.get_or_init(make)
+    let (commands, _) = TABLE.get_or_init(|| {
+        let commands = make();
+        let names = Names::of(commands.iter().map(|command| command.name));
+        (commands, names)
+    });
+    commands
 }
 
 /// A group's commands: name, arity, flags, keys, the version that had it first, what it does, and the function.

@@ -1,7 +1,8 @@
 //! Executing a request: what is looked at before a command runs, as Redis does it.
 
 use crate::engine::call::Call;
-use crate::engine::command::{Command, Flags, all};
+use crate::engine::command::{Command, Flags};
+pub use crate::engine::command::{Found, find, find_place};
 use crate::engine::eviction;
 use crate::engine::fault::Fault;
 use crate::engine::guard::{self, When};
@@ -22,27 +23,6 @@ const REPEATED_BYTES: usize = 128;
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 /// What a record needs besides its bytes: it may begin another unit of the log.
 const RECORD_OVERHEAD: u64 = 8 << 10;
-
-/// A command, and its place in the table.
-pub type Found = (usize, &'static Command);
-
-/// The command of this name, in letters of any size.
-pub fn find(name: &[u8]) -> Option<&'static Command> {
-    find_place(name).map(|(_, command)| command)
-}
-
-/// The same, with its place in the table.
-pub fn find_place(name: &[u8]) -> Option<Found> {
-    let mut small = [0_u8; 32];
-    let small = small.get_mut(..name.len())?;
-    small.copy_from_slice(name);
-    small.make_ascii_lowercase();
-    let table = all();
-    table
-        .binary_search_by(|command| command.name.as_bytes().cmp(small))
-        .ok()
-        .and_then(|index| Some((index, *table.get(index)?)))
-}
 
 fn unknown(args: &Args<'_>) -> Fault {
     let cut = |text: &[u8], most: usize| {

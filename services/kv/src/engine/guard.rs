@@ -2,7 +2,7 @@
 
 use crate::engine::access::judge::{self, judge, may_listen};
 use crate::engine::access::needs;
-use crate::engine::command::{Command, all};
+use crate::engine::command::{Command, find_place};
 use crate::engine::description;
 use crate::engine::fault::Fault;
 use crate::engine::state::State;
@@ -101,7 +101,7 @@ pub fn reads_all_keys(state: &State, client: usize, args: &Args<'_>) -> bool {
         return true;
     }
     let user = state.sessions.get(client).and_then(|session| state.users.get(session.user));
-    let found = all().iter().enumerate().find(|(_, command)| args.is(0, command.name));
+    let found = find_place(args.at(0));
     user.zip(found).is_some_and(|(user, (place, command))| judge::reads_all_keys(user, place, command, args))
 }
 
@@ -185,9 +185,7 @@ pub fn set_password(state: &mut State, password: &[u8]) {
 /// Whether a user may execute a command that waits for these keys.
 fn may_wait(user: &User, name: &str, keys: &[Box<[u8]>]) -> bool {
     let name = needs::command_name(name);
-    let Some((place, command)) = all().iter().enumerate().find(|(_, command)| command.name == name) else {
-        return false;
-    };
+    let Some((place, command)) = find_place(name.as_bytes()) else { return false };
     let access = needs::access(command, &Args::new(&[], &[]), true);
     let (number, is_allowed) = (needs::number(place), |key: &[u8], user: &User| {
         user.all_selectors().any(|selector| selector.has_key(key, access))

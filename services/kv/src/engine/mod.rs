@@ -11,6 +11,7 @@ pub mod guard;
 pub mod help;
 pub mod invalidation;
 pub mod listening;
+pub mod names;
 pub mod observed;
 pub mod observer;
 pub mod operating;

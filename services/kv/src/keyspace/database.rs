@@ -36,6 +36,9 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct Database {
     keys: IndexMap<Box<[u8]>, Entry>,
+    /// The place of the key that was looked for last. A command looks for its key several times: whether it has expired, what it has, to
+    /// change it. Only the first time is it hashed.
+    last: Cell<usize>,
     /// Those that expire.
     volatile: IndexSet<Box<[u8]>>,
     bytes: usize,
@@ -88,7 +91,25 @@ impl Database {
     /// A key's entry, expired or not.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&Entry> {
-        self.keys.get(key)
+        self.keys.get_index(self.place(key)?).map(|(_, entry)| entry)
+    }
+
+    /// The place of a key.
+    #[inline]
+    fn place(&self, key: &[u8]) -> Option<usize> {
+        let last = self.last.get();
+        if self.keys.get_index(last).is_some_and(|(known, _)| **known == *key) {
+            return Some(last);
+        }
+        let place = self.keys.get_index_of(key)?;
+        self.last.set(place);
+        Some(place)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        let place = self.place(key)?;
+        self.keys.get_index_mut(place).map(|(_, entry)| entry)
     }
 
     /// The key at a place.
@@ -107,7 +128,7 @@ impl Database {
     }
 
     fn expire(&mut self, key: &[u8], at: i64) {
-        let Some(entry) = self.keys.get_mut(key) else { return };
+        let Some(entry) = self.get_mut(key) else { return };
         let before = std::mem::replace(&mut entry.expires, at);
         self.memory = self.memory + memory::of_name(key, at != 0) - memory::of_name(key, before != 0);
         match (before, at) {
@@ -119,7 +140,7 @@ impl Database {
     }
 
     fn delete(&mut self, key: &[u8]) {
-        if let Some(entry) = self.keys.swap_remove(key) {
+        if let Some((_, entry)) = self.place(key).and_then(|place| self.keys.swap_remove_index(place)) {
             self.bytes -= KEY_BYTES + key.len() + entry.value.bytes();
             self.memory -= memory::of_key(key, &entry.value, entry.expires != 0);
             if entry.expires != 0 {
@@ -130,10 +151,11 @@ impl Database {
 
     fn put(&mut self, key: &[u8], text: &[u8]) {
         let value = Value::Text(Bytes::copy_from_slice(text));
-        match self.keys.get_mut(key) {
+        let (keeps_use, born) = (self.keeps_use, self.born);
+        match self.get_mut(key) {
             Some(entry) => {
-                if !self.keeps_use {
-                    entry.used.set(self.born);
+                if !keeps_use {
+                    entry.used.set(born);
                 }
                 let before = std::mem::replace(&mut entry.value, value);
                 self.bytes = self.bytes + text.len() - before.bytes();
@@ -149,8 +171,8 @@ impl Database {
 
     /// Changes a key's value, which is made by `new` if there is none. A collection that has nothing afterwards is removed.
     fn alter(&mut self, key: &[u8], new: Option<fn() -> Value>, alter: impl FnOnce(&mut Value)) {
-        let (entry, before) = match (self.keys.get_full_mut(key), new) {
-            (Some((_, _, entry)), _) => {
+        let (entry, before) = match (self.place(key).and_then(|place| self.keys.get_index_mut(place)), new) {
+            (Some((_, entry)), _) => {
                 let before = (entry.value.bytes(), memory::of_value(&entry.value));
                 (entry, before)
             }

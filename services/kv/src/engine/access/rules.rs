@@ -3,8 +3,7 @@
 use crate::engine::access::categories::{Categories, of_command, of_subcommand};
 use crate::engine::access::needs::{number, numbers, subcommand_number};
 use crate::engine::access::words::of_line;
-use crate::engine::command::all;
-use crate::engine::execute::find_place;
+use crate::engine::command::{all, find_place};
 use crate::engine::subcommands;
 use crate::engine::users::digest::Digest;
 use crate::engine::users::selector::{Access, Selector};
