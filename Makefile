@@ -68,7 +68,7 @@ UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighb
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
 SYSTEM_TESTS := dns e2e_bench e2e_delay e2e_echo e2e_kv e2e_programs e2e_run e2e_split faults hostile_control hostile_split packetdrill socket_cases veth
 # They are in namespaces of their own and mostly wait: they run beside the others.
-WAITING_TESTS := dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging readme scripts support
+WAITING_TESTS := dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
 HARDWARE_TESTS := hardware
 
 # Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have
