@@ -2,7 +2,7 @@
 local native = ...
 local error, getmetatable, setmetatable, rawget, rawset = error, getmetatable, setmetatable, rawget, rawset
 local next, pcall, xpcall, type, tostring, select = next, pcall, xpcall, type, tostring, select
-local concat, insert, collectgarbage = table.concat, table.insert, collectgarbage
+local concat, insert, sort, collectgarbage = table.concat, table.insert, table.sort, collectgarbage
 local create, wrap, resume = coroutine.create, coroutine.wrap, coroutine.resume
 local caught, spend = native.caught, native.spend
 
@@ -154,6 +154,19 @@ function base.table.insert(target, ...)
         error("bad argument #2 to 'insert' (position out of bounds)", 2)
     end
     return insert(target, ...)
+end
+
+-- Where comparing is written in C it may take long, so each comparison is made here, and its instructions are counted.
+function base.table.sort(target, less)
+    if type(target) == "table" and (less == nil or type(less) == "function") and not native.sorts_at_once(target, less) then
+        local compare = less
+        less = compare and function(one, other)
+            return compare(one, other)
+        end or function(one, other)
+            return one < other
+        end
+    end
+    return sort(target, less)
 end
 
 base.math = {}

@@ -140,14 +140,16 @@ pub fn run(call: &mut Call<'_>, body: Body<'_>, keys: usize, is_read_only: bool,
         (session.database, session.is_three) = before;
     }
     let failure = reason(&outcome, failure);
-    if is_spoiled(is_over, failure.as_ref()) {
-        call.state.scripts.reset();
-    }
+    let is_failed = is_spoiled(is_over, failure.as_ref());
     let answered = match (failure, &outcome) {
-        (None, Ok((_, value))) => answer(call, value, is_three),
+        (None, Ok((_, value))) => answer(call, &host, value, is_three),
         (Some(failure), _) => Err(Fault::Told(told(failure, name))),
         (None, Err(_)) => Ok(()),
     };
+    // What it answers may take too long, too.
+    if is_failed || host.lua.app_data_ref::<Turn>().is_some_and(|turn| turn.is_over) {
+        call.state.scripts.reset();
+    }
     drop(outcome);
     if host.lua.used_memory() > host.idle_bytes.saturating_add(GARBAGE_BYTES) {
         // Nothing of a script is left but garbage.
@@ -156,10 +158,10 @@ pub fn run(call: &mut Call<'_>, body: Body<'_>, keys: usize, is_read_only: bool,
     answered
 }
 
-fn answer(call: &mut Call<'_>, value: &Value, is_three: bool) -> Result<(), Fault> {
+fn answer(call: &mut Call<'_>, host: &Host, value: &Value, is_three: bool) -> Result<(), Fault> {
     let mut reply = Reply::default();
     reply.set_version(call.reply.is_three());
-    Writer::new(&mut reply, is_three).value(value, 0)?;
+    Writer::new(&host.lua, &mut reply, is_three).value(value, 0)?;
     reply.take().for_each(|bytes| call.reply.raw(&bytes));
     Ok(())
 }
