@@ -217,6 +217,13 @@ pub fn tell(state: &mut State, own: Option<(usize, &mut Reply)>) {
     telling.forget_surplus();
 }
 
+/// All that clients have is to be read again: messages may have been lost with the answers among which they were.
+pub fn forget_all(state: &mut State) {
+    if state.tracking.clients > 0 {
+        Telling { state, own: None }.flushed();
+    }
+}
+
 /// A client is going to read: what has expired is deleted, so that those who want to know are told before anybody sees that it is gone.
 pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Args<'_>) {
     if !command.flags.has(Flags::READ) {

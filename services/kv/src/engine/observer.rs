@@ -2,6 +2,7 @@
 
 use crate::engine::command::{Command, Flags};
 use crate::engine::fault::Fault;
+use crate::engine::listening::leaving::close;
 use crate::engine::observed::secrets::shown;
 use crate::engine::state::{State, Waits};
 use crate::resp::request::Args;
@@ -110,6 +111,10 @@ fn tell(state: &mut State, client: usize, args: &Args<'_>) {
     line.push_str("\r\n");
     let line = Bytes::from(line);
     let State { observed, outbox, .. } = state;
+    if outbox.len() + observed.monitors.len() > state.outbox_max {
+        observed.monitors.clone().into_iter().for_each(|slot| close(state, slot));
+        return;
+    }
     outbox.extend(observed.monitors.iter().map(|slot| (*slot, line.clone(), Waits::No)));
 }
 

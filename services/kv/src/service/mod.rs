@@ -6,7 +6,8 @@ mod output;
 mod questions;
 pub mod users_file;
 
-use crate::commands::{pubsub, serving, transactions};
+use crate::commands::{serving, transactions};
+use crate::engine::listening::leaving;
 use crate::engine::settings::{Durability, Settings};
 use crate::engine::state::{LogState, State};
 use crate::engine::users::digest::Digest;
@@ -236,7 +237,7 @@ impl KvService {
             *connection = Connection::default();
             self.gathered_bytes -= gathered;
             let slot = id.index();
-            pubsub::leave(&mut self.state, slot);
+            leaving::leave(&mut self.state, slot);
             observer::leave(&mut self.state, slot);
             invalidation::leave(&mut self.state, slot);
             self.paused.retain(|paused| *paused != slot);
@@ -287,6 +288,8 @@ impl KvService {
         self.state.log.has_failed = true;
         self.state.is_loading = false;
         self.questions.iter_mut().for_each(Questions::disappoint);
+        // Messages of changes that are in memory lay among the answers that are not sent now.
+        invalidation::forget_all(&mut self.state);
         self.woken.extend(self.stalled.drain(..));
         for slot in std::mem::take(&mut self.gated) {
             self.connections.get_mut(slot).into_iter().for_each(|connection| connection.is_gated = false);
