@@ -1,6 +1,5 @@
 //! What a client says of itself: PING, AUTH, HELLO, SELECT and their like.
 
-use crate::commands::transactions::unwatch;
 use crate::engine::call::Call;
 use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::fault::Fault;
@@ -8,6 +7,7 @@ use crate::engine::guard;
 use crate::engine::listening::leaving;
 use crate::engine::session::Silence;
 use crate::engine::users::roster::DEFAULT;
+use crate::engine::watching::unwatch;
 use crate::keyspace::space::DATABASES;
 use crate::resp::number::integer;
 

@@ -8,6 +8,7 @@ use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::engine::invalidation;
 use crate::engine::listening::notices;
+use crate::engine::observer;
 use crate::engine::session::Silence;
 use crate::engine::session::{Blocked, Wish};
 use crate::engine::state::{State, Waits};
@@ -263,7 +264,7 @@ fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
             None => Found::Nothing,
             Some(Ok(())) => Found::Served,
             Some(Err(fault)) => {
-                reply.error(&fault.to_string());
+                reply.error(&observer::failed(state, &fault));
                 Found::Served
             }
         },
@@ -273,7 +274,7 @@ fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
         Found::Served => {}
         // Where it is to be put there is another kind of value.
         Found::Other if matches!(blocked.wish, Wish::Move { .. }) && is_list(state, database, key) => {
-            reply.error(&Fault::WrongType.to_string());
+            reply.error(&observer::failed(state, &Fault::WrongType));
         }
         Found::Other | Found::Nothing => return,
     }

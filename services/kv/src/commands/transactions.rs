@@ -8,6 +8,7 @@ use crate::engine::fault::Fault;
 use crate::engine::guard::{self, When};
 use crate::engine::observer;
 use crate::engine::state::State;
+use crate::engine::watching::unwatch;
 use crate::keyspace::watch::Place;
 use crate::resp::request::Args;
 
@@ -68,15 +69,6 @@ fn watch(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     call.reply.ok();
     Ok(())
-}
-
-/// A client watches nothing any more.
-pub fn unwatch(state: &mut State, client: usize) {
-    let Some(session) = state.sessions.get_mut(client) else { return };
-    session.watched_bytes = 0;
-    for (place, _) in std::mem::take(&mut session.watched) {
-        state.keyspace.watches.unwatch(&place);
-    }
 }
 
 /// Whether something that a client watches has changed, or expired.

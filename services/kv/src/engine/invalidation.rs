@@ -226,6 +226,9 @@ pub fn forget_all(state: &mut State) {
 
 /// A client is going to read: what has expired is deleted, so that those who want to know are told before anybody sees that it is gone.
 pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Args<'_>) {
+    if command.group == "scripting" {
+        state.tracking.has_read = false;
+    }
     if !command.flags.has(Flags::READ) {
         return;
     }
@@ -246,10 +249,13 @@ pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Ar
 
 /// A client has executed a command: what it has read is noted.
 pub fn after_read(state: &mut State, client: usize, command: &Command, args: &Args<'_>) {
-    // A script's own reads are noted, not the keys that it was given.
-    if !command.flags.has(Flags::READ) || command.group == "scripting" {
+    // A script's own reads are noted, and if there are any, the keys that it was given: clients may know its answer by these.
+    let is_script = command.group == "scripting";
+    let reads = if is_script { std::mem::take(&mut state.tracking.has_read) } else { command.flags.has(Flags::READ) };
+    if !reads {
         return;
     }
+    state.tracking.has_read |= !is_script;
     let State { sessions, tracking, settings, .. } = state;
     let Some(session) = sessions.get_mut(client) else { return };
     let id = session.id;

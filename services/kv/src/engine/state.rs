@@ -103,6 +103,8 @@ pub struct State {
     pub waits_for_log: bool,
     /// The log is being recovered: there are no keys yet.
     pub is_loading: bool,
+    /// A script executes the command that is executed.
+    pub is_in_script: bool,
     /// Some clients are to be closed at once.
     pub kills: bool,
 }
@@ -131,6 +133,7 @@ impl State {
             blocked: 0,
             waits_for_log: false,
             is_loading: false,
+            is_in_script: false,
             kills: false,
         }
     }

@@ -1,6 +1,5 @@
 //! What the prelude is given: functions of `redis`, and those of Lua's that are written anew.
 
-use crate::engine::execute;
 use crate::limits::REDIS_VERSION;
 use crate::scripts::json::library;
 use crate::scripts::meter::Meter;
@@ -75,15 +74,6 @@ fn set_replication(values: &MultiValue) -> mlua::Result<()> {
         return Err(raised::code(why));
     }
     Ok(())
-}
-
-fn may_call(lua: &Lua, values: &MultiValue) -> mlua::Result<bool> {
-    let name = values.front().cloned().unwrap_or_default();
-    let name = lua.coerce_string(name)?;
-    if name.is_some_and(|name| execute::find(&name.as_bytes()).is_some()) {
-        return Ok(true);
-    }
-    Err(raised::code("ERR Invalid command passed to redis.acl_check_cmd()"))
 }
 
 /// The text of an error that a script gives: one without a code gets one.
@@ -220,7 +210,7 @@ fn redis(lua: &Lua) -> mlua::Result<Table> {
     table.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
     table.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
     table.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
-    table.raw_set("acl_check_cmd", lua.create_function(|lua, values: MultiValue| may_call(lua, &values))?)?;
+    table.raw_set("acl_check_cmd", lua.create_function(calls::may_call)?)?;
     table.raw_set("REDIS_VERSION", REDIS_VERSION)?;
     let version = REDIS_VERSION.split('.').fold(0_u32, |all, part| all << 8 | part.parse().unwrap_or(0));
     for (name, number) in [

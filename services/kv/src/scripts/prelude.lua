@@ -282,7 +282,7 @@ local api = lock(redis)
 -- Functions of the library that is being loaded, by their names.
 local loading
 local while_loading = {}
-for _, name in next, { "log", "REDIS_VERSION", "REDIS_VERSION_NUM", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "setresp", "sha1hex", "error_reply", "status_reply" } do
+for _, name in next, { "log", "REDIS_VERSION", "REDIS_VERSION_NUM", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "sha1hex", "error_reply", "status_reply" } do
     while_loading[name] = redis[name]
 end
 function while_loading.register_function(...)
@@ -326,8 +326,10 @@ return {
             return nil, reason
         end
         environment, of_functions.redis, loading = functions, while_loading, {}
+        -- As Redis has it: these are there when a function is called.
+        of_functions.math, of_functions.getmetatable = nil, nil
         local is_well = run(body)
-        of_functions.redis = api
+        of_functions.redis, of_functions.math, of_functions.getmetatable = api, shared.math, shared.getmetatable
         return is_well
     end,
     keep = function(library)

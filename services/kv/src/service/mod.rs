@@ -6,13 +6,14 @@ mod output;
 mod questions;
 pub mod users_file;
 
-use crate::commands::{serving, transactions};
+use crate::commands::serving;
 use crate::engine::listening::leaving;
 use crate::engine::settings::{Durability, Settings};
 use crate::engine::state::{LogState, State};
 use crate::engine::users::digest::Digest;
 use crate::engine::users::roster::Chance;
 use crate::engine::users::user::User;
+use crate::engine::watching::unwatch;
 use crate::engine::{eviction, guard, invalidation, observer};
 use crate::export::keys::KvDesk;
 use crate::figures::Figures;
@@ -241,7 +242,7 @@ impl KvService {
             observer::leave(&mut self.state, slot);
             invalidation::leave(&mut self.state, slot);
             self.paused.retain(|paused| *paused != slot);
-            transactions::unwatch(&mut self.state, slot);
+            unwatch(&mut self.state, slot);
             serving::unblock(&mut self.state, slot);
             self.state.sessions.remove(slot);
         }

@@ -190,3 +190,17 @@ fn what_can_not_be_noted_one_by_one_means_all() {
     assert!(heard.ends_with(">2 $10 invalidate _"), "{}", &heard[heard.len() - 100..]);
     assert_eq!(store.state.tracking.table.len(), 1);
 }
+
+/// As redis-server 7.0.15 has it: clients know a script's answer by the keys that they gave to it.
+#[test]
+fn a_script_that_reads_has_its_keys_noted() {
+    let mut store = with_tracker("");
+    store.line("mset a 1 b 2");
+    hears(&mut store, &[("eval \"redis.call('set', 'c', 1)\" 2 a b", "_")]);
+    assert_eq!(told(&mut store, "mset a 1 b 2"), "");
+    hears(&mut store, &[("eval \"redis.call('get', 'c')\" 2 a b", "_")]);
+    assert_eq!(told(&mut store, "mset b 2 a 1"), ">2 $10 invalidate *1 $1 b >2 $10 invalidate *1 $1 a ");
+    assert_eq!(told(&mut store, "set c 2"), ">2 $10 invalidate *1 $1 c ");
+    hears(&mut store, &[("eval_ro \"redis.call('ping')\" 2 a b", "_")]);
+    assert_eq!(told(&mut store, "mset a 1 b 2"), "");
+}

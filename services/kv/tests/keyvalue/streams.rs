@@ -222,3 +222,33 @@ fn a_delivery_is_cut_to_the_room_of_the_log() {
     assert!(store.state.keyspace.record().len() < 20 << 10);
     assert!(store.line("xpending s g").starts_with("*4 :5"));
 }
+
+/// Pieces lie as redis-server 7.0.15 has them, by `stream-node-max-entries`.
+#[test]
+fn trimming_about_takes_whole_pieces() {
+    let mut store = Store::new(1);
+    for (size, adds, trims) in [
+        (
+            100,
+            1_000,
+            &[("maxlen 666", ":334", ":666"), ("maxlen = 555", ":111", ":555"), ("maxlen ~ 444", ":55", ":500")][..],
+        ),
+        (2, 3, &[("maxlen ~ 0 limit 1", ":0", ":3"), ("maxlen ~ 0 limit 2", ":2", ":1")]),
+        (
+            10,
+            100,
+            &[
+                ("maxlen ~ 55 limit 30", ":30", ":70"),
+                ("maxlen ~ 55 limit 30", ":10", ":60"),
+                ("maxlen ~ 0", ":60", ":0"),
+            ],
+        ),
+    ] {
+        store.hears(&[(&format!("config set stream-node-max-entries {size}"), "+OK")]);
+        (0..adds).for_each(|_| drop(store.line("xadd s * f v")));
+        for (trim, gone, left) in trims {
+            store.hears(&[(&format!("xtrim s {trim}"), gone), ("xlen s", left)]);
+        }
+        store.line("del s");
+    }
+}

@@ -99,7 +99,7 @@ fn policy(call: &Call<'_>) -> Result<Policy, Fault> {
 fn named(texts: Vec<Vec<u8>>) -> Result<Libraries, Fault> {
     let mut libraries = Libraries::new();
     for text in texts {
-        let name = of_library(&text)?.0.to_owned();
+        let name = of_library(&text)?.0;
         if libraries.contains_key(&name) {
             return Err(Fault::Told(format!("ERR Library '{name}' already exists")));
         }
