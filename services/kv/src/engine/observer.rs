@@ -1,7 +1,7 @@
 //! What is noted when a command ends: how long it took, and those who watch are told of it.
 
 use crate::engine::access::needs::{number, subcommand_number};
-use crate::engine::command::{Command, Flags, NO_KEYS, SECOND};
+use crate::engine::command::{Command, Flags, NO_KEYS, SECOND, all};
 use crate::engine::fault::Fault;
 use crate::engine::listening::leaving::close;
 use crate::engine::observed::secrets::shown;
@@ -110,6 +110,15 @@ pub fn failed(state: &mut State, fault: &Fault) -> String {
     state.statistics.errors += 1;
     state.observed.counts.failed(&text);
     text
+}
+
+/// The same, to a client that has waited: its command has failed after all.
+pub fn failed_waiting(state: &mut State, client: usize, fault: &Fault) -> String {
+    let name = state.sessions.get(client).map_or("", |session| session.last_command);
+    let place = all().binary_search_by(|command| command.name.cmp(name)).ok();
+    let count = place.and_then(|place| state.observed.counts.of(number(place)));
+    count.into_iter().for_each(|count| count.failed += 1);
+    failed(state, fault)
 }
 
 /// A client watches no more.
