@@ -4,6 +4,7 @@
 //! read. A client's own messages are behind the answer to the command that caused them, and so behind what it has read before.
 
 use crate::engine::command::{Command, Flags};
+use crate::engine::session::Session;
 use crate::engine::state::{State, Waits};
 use crate::engine::tracking::table::Reader;
 use crate::resp::reply::Reply;
@@ -91,7 +92,8 @@ impl Telling<'_> {
             }
             return;
         }
-        match self.state.sessions.get(slot).filter(|other| other.id == redirect) {
+        let is_there = |other: &&Session| other.id == redirect && !other.is_ending && !other.is_killed;
+        match self.state.sessions.get(slot).filter(is_there) {
             Some(other) if other.is_three => self.hand_over(slot, message.bytes(true)),
             Some(other) if other.subscriptions() > 0 => self.hand_over(slot, message.bytes(false)),
             Some(_) => {}

@@ -238,14 +238,19 @@ impl KvService {
             *connection = Connection::default();
             self.gathered_bytes -= gathered;
             let slot = id.index();
-            leaving::leave(&mut self.state, slot);
-            observer::leave(&mut self.state, slot);
-            invalidation::leave(&mut self.state, slot);
-            self.paused.retain(|paused| *paused != slot);
-            unwatch(&mut self.state, slot);
-            serving::unblock(&mut self.state, slot);
+            self.depart(slot);
             self.state.sessions.remove(slot);
         }
+    }
+
+    /// A client is told nothing more, and keeps nothing: it is gone, or has what it was owed. Its peer may not close for long.
+    fn depart(&mut self, slot: usize) {
+        leaving::leave(&mut self.state, slot);
+        observer::leave(&mut self.state, slot);
+        invalidation::leave(&mut self.state, slot);
+        self.paused.retain(|paused| *paused != slot);
+        unwatch(&mut self.state, slot);
+        serving::unblock(&mut self.state, slot);
     }
 
     /// Hears what the log has to say.
