@@ -4,6 +4,7 @@ use super::device::{self, Device, DeviceError};
 use crate::daemon::DaemonArguments;
 use crate::log;
 use crate::progress::progress_bar;
+use crate::size;
 use clap::Args;
 use qanat_control::client::Session;
 use qanat_control::protocol::DiskStatus;
@@ -178,6 +179,11 @@ pub fn zero(areas: &mut Areas<impl Vsic>, id: u64) -> Result<(), AreaError> {
     let bar = progress_bar("zeroing");
     let total = areas.iter().find(|area| area.id() == id).map_or(0, |area| area.reserved_bytes());
     bar.set_length(total);
+    let is_long = areas.iter().any(|area| area.id() == id && area.reserved_bytes() > area.bytes() + STEP_BYTES);
+    if is_long && bar.is_hidden() {
+        // There is no terminal, and it may take seconds.
+        log::info!("disk", "{} are being zeroed, once", size::text(total));
+    }
     loop {
         let left = areas.zero_some(id, STEP_BYTES)?;
         bar.set_position(total - left);

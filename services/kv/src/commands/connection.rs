@@ -4,8 +4,10 @@ use crate::engine::call::Call;
 use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::fault::Fault;
 use crate::engine::guard;
+use crate::engine::listening::leaving;
 use crate::engine::session::Silence;
 use crate::engine::users::roster::DEFAULT;
+use crate::engine::watching::unwatch;
 use crate::keyspace::space::DATABASES;
 use crate::resp::number::integer;
 
@@ -18,6 +20,9 @@ commands! { "connection":
     "quit", -1, [FAST CHANNELS NO_MULTI], NO_KEYS, "1.0.0", "Closes the connection." => quit;
     "reset", 1, [FAST CHANNELS NO_MULTI], NO_KEYS, "6.2.0", "Resets the connection." => reset;
 }
+
+/// Bytes of a client's name. CLIENT LIST tells them of all clients.
+const NAME_BYTES_MAX: usize = 1_024;
 
 fn ping(call: &mut Call<'_>) -> Result<(), Fault> {
     if call.args.len() > 2 {
@@ -70,6 +75,9 @@ fn auth(call: &mut Call<'_>) -> Result<(), Fault> {
 /// # Errors
 /// It is none.
 pub fn name_of(text: &[u8]) -> Result<Box<[u8]>, Fault> {
+    if text.len() > NAME_BYTES_MAX {
+        return Err(Fault::Said("ERR Client names cannot be longer than 1024 bytes."));
+    }
     match text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         true => Ok(text.into()),
         false => Err(Fault::Said("ERR Client names cannot contain spaces, newlines or special characters.")),
@@ -140,16 +148,15 @@ fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     let client = call.client;
-    crate::commands::pubsub::leave(call.state, client);
+    leaving::leave(call.state, client);
     crate::engine::observer::leave(call.state, client);
     crate::engine::invalidation::leave(call.state, client);
     guard::forget(call.state, client);
     let Some(session) = call.state.sessions.get_mut(client) else { return Ok(()) };
     session.transaction = None;
     session.silence = Silence::Off;
-    let watched = std::mem::take(&mut session.watched);
     (session.database, session.is_three, session.name) = (0, false, Box::default());
-    watched.iter().for_each(|(place, _)| call.state.keyspace.watches.unwatch(place));
+    unwatch(call.state, client);
     call.reply.set_version(false);
     call.reply.simple("RESET");
     Ok(())

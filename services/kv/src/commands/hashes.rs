@@ -9,7 +9,7 @@ use crate::engine::scan::Scan;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
 use crate::keyspace::hash::Hash;
-use crate::resp::number::{double, double_text, integer};
+use crate::resp::number::{double, integer, sum_text};
 use bytes::Bytes;
 
 commands! { "hash":
@@ -179,7 +179,7 @@ fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
     if !sum.is_finite() {
         return Err(Fault::Said("ERR increment would produce NaN or Infinity"));
     }
-    let text = double_text(sum);
+    let text = sum_text(sum);
     call.change(Change::SetField { key, field, value: &text });
     call.note(Kinds::HASH, "hincrbyfloat", key);
     call.reply.bulk(&text);

@@ -1,6 +1,7 @@
 //! COMMAND: what commands there are.
 
 use crate::engine::access::categories::{Categories, of_command, of_subcommand};
+use crate::engine::access::uses::uses;
 use crate::engine::call::Call;
 use crate::engine::command::{Command, Keys, NO_KEYS, all, commands};
 use crate::engine::execute;
@@ -53,7 +54,7 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
         for command in found {
             match command {
                 Some(command) => tell(call.reply, command),
-                None => call.reply.null_array(),
+                None => call.reply.null(),
             }
         }
     } else if args.is(1, "DOCS") {
@@ -71,13 +72,21 @@ fn command(call: &mut Call<'_>) -> Result<(), Fault> {
         if args.len() < 4 {
             return Err(help::arity("command", "getkeys"));
         }
-        keys(call)?;
+        keys(call, false)?;
+    } else if args.is(1, "GETKEYSANDFLAGS") {
+        if args.len() < 4 {
+            return Err(help::arity("command", "getkeysandflags"));
+        }
+        keys(call, true)?;
+    } else if args.is(1, "LIST") {
+        return Err(Fault::Syntax);
     } else if args.is(1, "HELP") && args.len() == 2 {
         let lines = [
             ("(no subcommand)", "Return details about all commands."),
             ("COUNT", "Return the total number of commands in this server."),
             ("DOCS [<command-name> ...]", "Return documentation details about multiple commands."),
             ("GETKEYS <full-command>", "Return the keys from a full command."),
+            ("GETKEYSANDFLAGS <full-command>", "Return the keys and the access flags from a full command."),
             ("INFO [<command-name> ...]", "Return details about multiple commands."),
             ("LIST [FILTERBY (ACLCAT|PATTERN) <filter>]", "Return a list of all commands in this server."),
         ];
@@ -128,7 +137,8 @@ fn is_counted_right(keys: Keys, args: &Args<'_>) -> bool {
     count.is_some_and(|count| count > 0 && count < args.len().saturating_sub(place))
 }
 
-fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
+/// `has_uses`: it is told what the command does with each.
+fn keys(call: &mut Call<'_>, has_uses: bool) -> Result<(), Fault> {
     let (text, ranges) = call.args.joined(2);
     let args = Args::new(&text, &ranges);
     let command = execute::find(args.at(0)).ok_or(Fault::Said("ERR Invalid command specified"))?;
@@ -147,6 +157,16 @@ fn keys(call: &mut Call<'_>) -> Result<(), Fault> {
         places.clear();
     }
     call.reply.array(places.len());
-    places.into_iter().for_each(|place| call.reply.bulk(args.at(place)));
+    for (index, place) in places.into_iter().enumerate() {
+        if !has_uses {
+            call.reply.bulk(args.at(place));
+            continue;
+        }
+        call.reply.array(2);
+        call.reply.bulk(args.at(place));
+        let words = uses(command, &args, index == 0).split(' ');
+        call.reply.set(words.clone().count());
+        words.for_each(|word| call.reply.simple(word));
+    }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::engine::help;
 use crate::engine::listening::channels::Kind;
 use crate::engine::listening::publishing::publish;
 use crate::engine::scan::matches;
-use crate::engine::state::{State, Waits};
+use crate::engine::state::Waits;
 use crate::resp::reply::Reply;
 
 commands! { "pubsub":
@@ -26,8 +26,9 @@ commands! { "pubsub":
     "pubsub", -2, [], NO_KEYS, "2.8.0", "Tells of channels and who listens." => pubsub;
 }
 
-/// Channels and patterns of one client, at most.
+/// Channels and patterns of one client, and the bytes of their names, at most.
 const SUBSCRIPTIONS_MAX: usize = 64 << 10;
+const SUBSCRIPTIONS_BYTES_MAX: usize = 16 << 20;
 
 /// How the answers to SUBSCRIBE and UNSUBSCRIBE of a kind begin.
 fn words(kind: Kind) -> (&'static str, &'static str) {
@@ -45,10 +46,15 @@ fn subscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     }
     for name in call.args.from(1) {
         let Some(session) = call.state.sessions.get_mut(client) else { break };
-        if session.subscriptions() >= SUBSCRIPTIONS_MAX {
+        let is_new = !session.names(kind).contains(name);
+        let bytes = session.listened_bytes + name.len();
+        if is_new && (session.subscriptions() >= SUBSCRIPTIONS_MAX || bytes > SUBSCRIPTIONS_BYTES_MAX) {
             return Err(Fault::Said("ERR too many subscriptions of one client"));
         }
-        session.names(kind).insert(name.into());
+        if is_new {
+            session.names(kind).insert(name.into());
+            session.listened_bytes = bytes;
+        }
         let count = session.told(kind);
         call.state.channels.add(kind, name, client);
         tell(call.reply, words(kind).0, Some(name), count);
@@ -76,22 +82,14 @@ fn unsubscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     }
     for name in names {
         let Some(session) = call.state.sessions.get_mut(client) else { break };
-        session.names(kind).remove(&name);
+        if session.names(kind).remove(&name) {
+            session.listened_bytes -= name.len();
+        }
         let count = session.told(kind);
         call.state.channels.remove(kind, &name, client);
         tell(call.reply, words(kind).1, Some(&name), count);
     }
     Ok(())
-}
-
-/// A client listens to nothing any more: it goes, or is reset.
-pub fn leave(state: &mut State, client: usize) {
-    let Some(session) = state.sessions.get_mut(client) else { return };
-    for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
-        for name in std::mem::take(session.names(kind)) {
-            state.channels.remove(kind, &name, client);
-        }
-    }
 }
 
 fn post(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {

@@ -8,6 +8,7 @@ use crate::engine::fault::Fault;
 commands! { "server":
     "bgrewriteaof", 1, [ADMIN], NO_KEYS, "1.0.0", "Begins a checkpoint of the log." => bgrewriteaof;
     "bgsave", -1, [ADMIN], NO_KEYS, "1.0.0", "Begins a checkpoint of the log." => bgsave;
+    "save", 1, [ADMIN ALONE], NO_KEYS, "1.0.0", "Waits until what was written is durable, and begins a checkpoint of the log." => save;
     "lastsave", 1, [ADMIN FAST], NO_KEYS, "1.0.0", "Returns the Unix time at which the last checkpoint was complete." => lastsave;
 }
 
@@ -40,6 +41,14 @@ fn bgsave(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     begin(call, "ERR Background save already in progress")?;
     call.reply.simple("Background saving started");
+    Ok(())
+}
+
+/// What is answered after a checkpoint is not more durable than what is in the log. So nobody has to wait for it.
+fn save(call: &mut Call<'_>) -> Result<(), Fault> {
+    begin(call, "ERR Background save already in progress")?;
+    call.state.waits_for_log = true;
+    call.reply.ok();
     Ok(())
 }
 

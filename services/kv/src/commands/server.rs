@@ -19,6 +19,7 @@ commands! { "server":
     "info", -1, [], NO_KEYS, "1.0.0", "Returns information and statistics about the server." => info;
     "config", -2, [ADMIN], NO_KEYS, "2.0.0", "Shows and sets settings." => config;
     "time", 1, [FAST], NO_KEYS, "2.6.0", "Returns the server time." => time;
+    "role", 1, [FAST], NO_KEYS, "2.8.12", "Returns the replication role." => role;
     "waitaof", 4, [], NO_KEYS, "7.2.0", "Waits until what was written is durable." => waitaof;
 }
 
@@ -27,6 +28,15 @@ fn time(call: &mut Call<'_>) -> Result<(), Fault> {
     call.reply.array(2);
     call.reply.bulk((now / 1_000).to_string().as_bytes());
     call.reply.bulk((now % 1_000 * 1_000).to_string().as_bytes());
+    Ok(())
+}
+
+/// There is no replication.
+fn role(call: &mut Call<'_>) -> Result<(), Fault> {
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(0);
+    call.reply.array(0);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::engine::command::{Keys, NO_KEYS, TWO, commands};
 use crate::engine::fault::Fault;
 use crate::engine::invalidation;
 use crate::engine::listening::notices;
+use crate::engine::observer;
 use crate::engine::session::Silence;
 use crate::engine::session::{Blocked, Wish};
 use crate::engine::state::{State, Waits};
@@ -50,6 +51,8 @@ commands! { "list":
         Ok(())
     };
 }
+
+const UNBLOCKED: Fault = Fault::Said("UNBLOCKED client unblocked via CLIENT UNBLOCK");
 
 /// What a wish finds at a key.
 enum Found {
@@ -263,7 +266,7 @@ fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
             None => Found::Nothing,
             Some(Ok(())) => Found::Served,
             Some(Err(fault)) => {
-                reply.error(&fault.to_string());
+                reply.error(&observer::failed_waiting(state, slot, &fault));
                 Found::Served
             }
         },
@@ -273,7 +276,7 @@ fn serve_one(state: &mut State, slot: usize, database: u8, key: &[u8]) {
         Found::Served => {}
         // Where it is to be put there is another kind of value.
         Found::Other if matches!(blocked.wish, Wish::Move { .. }) && is_list(state, database, key) => {
-            reply.error(&Fault::WrongType.to_string());
+            reply.error(&observer::failed_waiting(state, slot, &Fault::WrongType));
         }
         Found::Other | Found::Nothing => return,
     }
@@ -309,7 +312,7 @@ pub fn give_up(state: &mut State, slot: usize, is_error: bool) {
     let mut reply = Reply::default();
     reply.set_version(state.sessions.get(slot).is_some_and(|session| session.is_three));
     match (is_error, blocked.wish) {
-        (true, _) => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        (true, _) => reply.error(&observer::failed_waiting(state, slot, &UNBLOCKED)),
         (false, Wish::Move { .. }) => reply.null(),
         (false, _) => reply.null_array(),
     }

@@ -6,7 +6,7 @@ use crate::engine::command::{ALL, Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
-use crate::resp::number::{double_text, integer};
+use crate::resp::number::{integer, sum_text};
 use bytes::Bytes;
 
 commands! { "string":
@@ -233,7 +233,7 @@ fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::Said("ERR increment would produce NaN or Infinity"));
     }
     let expires = call.find(key).map_or(0, |entry| entry.expires);
-    let text = double_text(sum);
+    let text = sum_text(sum);
     call.change(Change::Put { key, expires, text: &text });
     call.note(Kinds::STRING, "incrbyfloat", key);
     call.reply.bulk(&text);

@@ -8,6 +8,7 @@ use crate::engine::fault::Fault;
 use crate::engine::guard::{self, When};
 use crate::engine::observer;
 use crate::engine::state::State;
+use crate::engine::watching::unwatch;
 use crate::keyspace::watch::Place;
 use crate::resp::request::Args;
 
@@ -22,6 +23,10 @@ commands! { "transactions":
         Ok(())
     };
 }
+
+/// Keys that one client watches, and the bytes of their names, at most.
+const WATCHED_MAX: usize = 64 << 10;
+const WATCHED_BYTES_MAX: usize = 16 << 20;
 
 fn multi(call: &mut Call<'_>) -> Result<(), Fault> {
     let Some(session) = call.session() else { return Ok(()) };
@@ -49,24 +54,21 @@ fn watch(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     for key in call.args.from(1) {
         let place: Place = (database, key.into());
-        if session.watched.iter().any(|(watched, _)| *watched == place) {
+        if session.watched.contains_key(&place) {
             continue;
+        }
+        session.watched_bytes += key.len();
+        if session.watched.len() >= WATCHED_MAX || session.watched_bytes > WATCHED_BYTES_MAX {
+            session.watched_bytes -= key.len();
+            return Err(Fault::Said("ERR too many keys are watched by one client"));
         }
         // What has expired already is not there, and does not go a second time.
         call.state.keyspace.expire_if_over(database, key);
         let version = call.state.keyspace.watches.watch(&place);
-        session.watched.push((place, version));
+        session.watched.insert(place, version);
     }
     call.reply.ok();
     Ok(())
-}
-
-/// A client watches nothing any more.
-pub fn unwatch(state: &mut State, client: usize) {
-    let Some(session) = state.sessions.get_mut(client) else { return };
-    for (place, _) in std::mem::take(&mut session.watched) {
-        state.keyspace.watches.unwatch(&place);
-    }
 }
 
 /// Whether something that a client watches has changed, or expired.

@@ -30,6 +30,9 @@ impl Flags {
     /// What it writes may be as long as what its keys have.
     pub const COPIES: Flags = Flags(256);
 
+    /// It is refused between MULTI and EXEC.
+    pub const ALONE: Flags = Flags(512);
+
     /// None of them.
     pub const fn none() -> Flags {
         Flags(0)
@@ -100,7 +103,7 @@ fn stored(args: &Args<'_>, from: usize, words: &[&str], skipped: &[(&str, usize)
 impl Keys {
     /// Whether they are known only by other arguments.
     pub fn are_counted(self) -> bool {
-        matches!(self, Keys::Counted(_) | Keys::TargetAndCounted | Keys::Stored { .. })
+        matches!(self, Keys::Counted(_) | Keys::TargetAndCounted | Keys::Stored { .. } | Keys::Streams(_))
     }
 
     /// The places of the keys.

@@ -13,6 +13,7 @@ use crate::engine::session::Queued;
 use crate::engine::silence;
 use crate::engine::state::State;
 use crate::engine::subcommands;
+use crate::engine::watching::unwatch;
 use crate::keyspace::events::Kinds;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -81,7 +82,8 @@ fn check(state: &mut State, client: usize, args: &Args<'_>) -> Result<Found, Fau
     let found = find_place(args.at(0)).ok_or_else(|| unknown(args))?;
     let checked = check_found(state, client, found, args);
     if checked.is_err() {
-        state.observed.counts.of(found.0).into_iter().for_each(|count| count.rejected += 1);
+        let number = observer::counted(found.0, found.1, args);
+        state.observed.counts.of(number).into_iter().for_each(|count| count.rejected += 1);
     }
     checked.map(|()| found)
 }
@@ -103,6 +105,9 @@ fn check_found(state: &mut State, client: usize, found: Found, args: &Args<'_>) 
         guard::admit(state, client, found, args, When::Now)?;
     }
     let Some(session) = state.sessions.get_mut(client) else { return Ok(()) };
+    if session.transaction.is_some() && command.flags.has(Flags::ALONE) {
+        return Err(Fault::Said("ERR Command not allowed inside a transaction"));
+    }
     if session.subscriptions() > 0 && !session.is_three && !command.flags.has(Flags::CHANNELS) {
         return Err(Fault::Told(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -146,6 +151,15 @@ fn answer(state: &mut State, client: usize, args: Args<'_>, reply: &mut Reply) {
             queue(state, client, command, &args, reply)
         }
         Ok(found) => run(state, client, found, args, reply, false),
+        // A transaction that can't be executed is over.
+        Err(fault) if args.is(0, "EXEC") => {
+            let session = state.sessions.get_mut(client);
+            session.into_iter().for_each(|session| session.transaction = None);
+            unwatch(state, client);
+            let why = fault.to_string();
+            let why = why.strip_prefix("ERR ").unwrap_or(&why);
+            Err(Fault::Told(format!("EXECABORT Transaction discarded because of: {why}")))
+        }
         Err(fault) => {
             spoil(state, client);
             Err(fault)
@@ -234,6 +248,7 @@ pub fn run(
     if state.keyspace.events.wants(Kinds::MISS) {
         misses::note(state, database, command, &args);
     }
+    observer::begins(state, client, command, &args);
     let began = observer::begin(state);
     let outcome = (command.run)(&mut Call { state, client, database, args, reply, is_queued });
     observer::ended(state, client, (place, command), &args, (began, outcome.is_err()));

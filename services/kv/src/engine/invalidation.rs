@@ -4,6 +4,7 @@
 //! read. A client's own messages are behind the answer to the command that caused them, and so behind what it has read before.
 
 use crate::engine::command::{Command, Flags};
+use crate::engine::session::Session;
 use crate::engine::state::{State, Waits};
 use crate::engine::tracking::table::Reader;
 use crate::resp::reply::Reply;
@@ -91,7 +92,8 @@ impl Telling<'_> {
             }
             return;
         }
-        match self.state.sessions.get(slot).filter(|other| other.id == redirect) {
+        let is_there = |other: &&Session| other.id == redirect && !other.is_ending && !other.is_killed;
+        match self.state.sessions.get(slot).filter(is_there) {
             Some(other) if other.is_three => self.hand_over(slot, message.bytes(true)),
             Some(other) if other.subscriptions() > 0 => self.hand_over(slot, message.bytes(false)),
             Some(_) => {}
@@ -217,8 +219,18 @@ pub fn tell(state: &mut State, own: Option<(usize, &mut Reply)>) {
     telling.forget_surplus();
 }
 
+/// All that clients have is to be read again: messages may have been lost with the answers among which they were.
+pub fn forget_all(state: &mut State) {
+    if state.tracking.clients > 0 {
+        Telling { state, own: None }.flushed();
+    }
+}
+
 /// A client is going to read: what has expired is deleted, so that those who want to know are told before anybody sees that it is gone.
 pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Args<'_>) {
+    if command.group == "scripting" {
+        state.tracking.has_read = false;
+    }
     if !command.flags.has(Flags::READ) {
         return;
     }
@@ -239,10 +251,13 @@ pub fn before_read(state: &mut State, database: u8, command: &Command, args: &Ar
 
 /// A client has executed a command: what it has read is noted.
 pub fn after_read(state: &mut State, client: usize, command: &Command, args: &Args<'_>) {
-    // A script's own reads are noted, not the keys that it was given.
-    if !command.flags.has(Flags::READ) || command.group == "scripting" {
+    // A script's own reads are noted, and if there are any, the keys that it was given: clients may know its answer by these.
+    let is_script = command.group == "scripting";
+    let reads = if is_script { std::mem::take(&mut state.tracking.has_read) } else { command.flags.has(Flags::READ) };
+    if !reads {
         return;
     }
+    state.tracking.has_read |= !is_script;
     let State { sessions, tracking, settings, .. } = state;
     let Some(session) = sessions.get_mut(client) else { return };
     let id = session.id;

@@ -27,3 +27,4 @@ pub mod state;
 pub mod subcommands;
 pub mod tracking;
 pub mod users;
+pub mod watching;

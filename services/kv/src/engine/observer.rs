@@ -1,9 +1,12 @@
 //! What is noted when a command ends: how long it took, and those who watch are told of it.
 
-use crate::engine::command::{Command, Flags};
+use crate::engine::access::needs::{number, subcommand_number};
+use crate::engine::command::{Command, Flags, NO_KEYS, SECOND, all};
 use crate::engine::fault::Fault;
+use crate::engine::listening::leaving::close;
 use crate::engine::observed::secrets::shown;
 use crate::engine::state::{State, Waits};
+use crate::engine::subcommands;
 use crate::resp::request::Args;
 use bytes::Bytes;
 use std::fmt::Write;
@@ -24,6 +27,16 @@ fn since(state: &State, began: Option<u64>) -> Option<u64> {
     began.zip(state.observed.clock).map(|(began, clock)| clock().saturating_sub(began))
 }
 
+/// The number by which a command with these arguments is counted: its own, or its subcommand's.
+pub fn counted(place: usize, command: &Command, args: &Args<'_>) -> usize {
+    // No others have subcommands.
+    let sub = match command.keys {
+        NO_KEYS | SECOND => subcommands::place(command.name, args.at(1)),
+        _ => None,
+    };
+    sub.map_or(number(place), subcommand_number)
+}
+
 /// A command of this place in the table has ended.
 pub fn ended(
     state: &mut State,
@@ -33,9 +46,10 @@ pub fn ended(
     (began, has_failed): (Option<u64>, bool),
 ) {
     let took = since(state, began);
-    if let Some(count) = state.observed.counts.of(place) {
+    if let Some(count) = state.observed.counts.of(counted(place, command, args)) {
         count.calls += 1;
         count.nanoseconds += took.unwrap_or(0);
+        took.into_iter().for_each(|took| count.durations.add(took));
         count.failed += u64::from(has_failed);
     }
     if let Some(took_us) = took.map(|took| took / 1_000) {
@@ -46,6 +60,21 @@ pub fn ended(
         }
         note_latency(state, if command.flags.has(Flags::FAST) { "fast-command" } else { "command" }, took_us);
     }
+    // What EXEC has executed is told before it.
+    if command.name == "exec" {
+        watched(state, client, command, args);
+    }
+}
+
+/// A command is going to be executed: those who watch are told, unless it is EXEC.
+#[inline]
+pub fn begins(state: &mut State, client: usize, command: &Command, args: &Args<'_>) {
+    if !state.observed.monitors.is_empty() && command.name != "exec" {
+        watched(state, client, command, args);
+    }
+}
+
+fn watched(state: &mut State, client: usize, command: &Command, args: &Args<'_>) {
     if !state.observed.monitors.is_empty() && !command.flags.has(Flags::ADMIN) {
         tell(state, client, args);
     }
@@ -83,6 +112,15 @@ pub fn failed(state: &mut State, fault: &Fault) -> String {
     text
 }
 
+/// The same, to a client that has waited: its command has failed after all.
+pub fn failed_waiting(state: &mut State, client: usize, fault: &Fault) -> String {
+    let name = state.sessions.get(client).map_or("", |session| session.last_command);
+    let place = all().binary_search_by(|command| command.name.cmp(name)).ok();
+    let count = place.and_then(|place| state.observed.counts.of(number(place)));
+    count.into_iter().for_each(|count| count.failed += 1);
+    failed(state, fault)
+}
+
 /// A client watches no more.
 pub fn leave(state: &mut State, client: usize) {
     state.observed.monitors.retain(|slot| *slot != client);
@@ -93,7 +131,8 @@ pub fn leave(state: &mut State, client: usize) {
 fn tell(state: &mut State, client: usize, args: &Args<'_>) {
     let Some(session) = state.sessions.get(client) else { return };
     let now = state.keyspace.now_ms;
-    let mut line = format!("+{}.{:06} [{} {}]", now / 1_000, now % 1_000 * 1_000, session.database, session.peer);
+    let who = if state.is_in_script { "lua".to_owned() } else { session.peer.to_string() };
+    let mut line = format!("+{}.{:06} [{} {who}]", now / 1_000, now % 1_000 * 1_000, session.database);
     for index in 0..args.len() {
         let argument = shown(args, index);
         let room = LINE_BYTES.saturating_sub(line.len());
@@ -110,6 +149,10 @@ fn tell(state: &mut State, client: usize, args: &Args<'_>) {
     line.push_str("\r\n");
     let line = Bytes::from(line);
     let State { observed, outbox, .. } = state;
+    if outbox.len() + observed.monitors.len() > state.outbox_max {
+        observed.monitors.clone().into_iter().for_each(|slot| close(state, slot));
+        return;
+    }
     outbox.extend(observed.monitors.iter().map(|slot| (*slot, line.clone(), Waits::No)));
 }
 

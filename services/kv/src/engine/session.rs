@@ -5,7 +5,7 @@ use crate::engine::reading::Reading;
 use crate::engine::tracking::tracker::Tracker;
 use crate::keyspace::change::End;
 use crate::keyspace::watch::Place;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -116,13 +116,17 @@ pub struct Session {
     /// Its transaction.
     pub transaction: Option<Box<Transaction>>,
     /// What it watches, and the versions.
-    pub watched: Vec<(Place, u64)>,
+    pub watched: BTreeMap<Place, u64>,
+    /// Bytes of their names.
+    pub watched_bytes: usize,
     /// Channels that it listens to.
     pub channels: BTreeSet<Box<[u8]>>,
     /// Patterns of channels.
     pub patterns: BTreeSet<Box<[u8]>>,
     /// Sharded channels.
     pub shards: BTreeSet<Box<[u8]>>,
+    /// Bytes of the names of all that it listens to.
+    pub listened_bytes: usize,
     /// What it waits for.
     pub blocked: Option<Box<Blocked>>,
     /// It watches all commands.
@@ -162,10 +166,12 @@ impl Session {
             last_ms: now_ms,
             last_command: "NULL",
             transaction: None,
-            watched: Vec::new(),
+            watched: BTreeMap::new(),
+            watched_bytes: 0,
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             shards: BTreeSet::new(),
+            listened_bytes: 0,
             blocked: None,
             is_monitor: false,
             user: 0,

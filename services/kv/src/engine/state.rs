@@ -12,6 +12,9 @@ use crate::keyspace::space::Keyspace;
 use crate::scripts::store::Scripts;
 use bytes::Bytes;
 
+/// See [`State::outbox_max`].
+const OUTBOX_MAX: usize = 8 << 20;
+
 /// What the log says of itself, for those who ask.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogState {
@@ -86,6 +89,8 @@ pub struct State {
     pub log: LogState,
     /// What others are to be sent: the client's slot, and replies.
     pub outbox: Vec<(usize, Bytes, Waits)>,
+    /// So many of them wait at most, until the command or the script that causes them has ended.
+    pub outbox_max: usize,
     /// When it started (Unix, ms).
     pub started_ms: i64,
     /// Chance.
@@ -98,6 +103,8 @@ pub struct State {
     pub waits_for_log: bool,
     /// The log is being recovered: there are no keys yet.
     pub is_loading: bool,
+    /// A script executes the command that is executed.
+    pub is_in_script: bool,
     /// Some clients are to be closed at once.
     pub kills: bool,
 }
@@ -119,12 +126,14 @@ impl State {
             pool: Pool::default(),
             log: LogState::default(),
             outbox: Vec::new(),
+            outbox_max: OUTBOX_MAX,
             started_ms: 0,
             random: fastrand::Rng::with_seed(seed),
             turns: 0,
             blocked: 0,
             waits_for_log: false,
             is_loading: false,
+            is_in_script: false,
             kills: false,
         }
     }

@@ -3,7 +3,7 @@
 /// A setting: its name, its name before 7.0 if it had another one, its value at first, and the values that it takes.
 type Setting = (&'static str, Option<&'static str>, i64, std::ops::RangeInclusive<i64>);
 
-/// All of them. Those of lists and streams are kept and shown, and change nothing.
+/// All of them. Those of lists are kept and shown, and change nothing.
 const SETTINGS: [Setting; 10] = [
     ("hash-max-listpack-entries", Some("hash-max-ziplist-entries"), 512, 0..=i64::MAX),
     ("hash-max-listpack-value", Some("hash-max-ziplist-value"), 64, 0..=i64::MAX),
@@ -71,6 +71,11 @@ impl Shapes {
     /// Of a sorted set that is a `listpack`.
     pub fn sorted(&self) -> Small {
         Small { entries: self.size(3), bytes: self.size(4) }
+    }
+
+    /// Entries of a stream that lie together in Redis. Trimming with `~` ends where a piece does.
+    pub fn stream_entries(&self) -> usize {
+        self.size(8)
     }
 
     /// Bytes of a HyperLogLog whose registers are runs, at most.

@@ -12,6 +12,8 @@ pub struct Limits {
     pub count: usize,
     /// Bytes of a library's text.
     pub text_bytes: usize,
+    /// Bytes of all texts. They may come compressed.
+    pub bytes: usize,
 }
 
 /// Why a payload is refused.
@@ -48,7 +50,7 @@ pub fn write<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 /// [`FunctionsError`].
 pub fn read(payload: &[u8], limits: Limits) -> Result<Vec<Vec<u8>>, FunctionsError> {
     let body = open(payload).ok_or(FunctionsError::Footer)?;
-    let (mut source, mut texts) = (Source::new(body), Vec::new());
+    let (mut source, mut texts, mut left) = (Source::new(body), Vec::new(), limits.bytes);
     while source.offset() < body.len() as u64 {
         if source.byte() != Ok(opcode::FUNCTION) {
             return Err(FunctionsError::Other);
@@ -56,7 +58,22 @@ pub fn read(payload: &[u8], limits: Limits) -> Result<Vec<Vec<u8>>, FunctionsErr
         if texts.len() >= limits.count {
             return Err(FunctionsError::TooMany);
         }
-        texts.push(source.string(limits.text_bytes).map_err(|_| FunctionsError::Damaged)?);
+        let text = source.string(limits.text_bytes).map_err(|_| FunctionsError::Damaged)?;
+        left = left.checked_sub(text.len()).ok_or(FunctionsError::TooMany)?;
+        texts.push(text);
     }
     Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_texts_together_are_bounded() {
+        let payload = write([b"abc".as_slice(), b"defg"].into_iter());
+        let limits = |bytes| Limits { count: 2, text_bytes: 4, bytes };
+        assert_eq!(read(&payload, limits(7)), Ok(vec![b"abc".to_vec(), b"defg".to_vec()]));
+        assert_eq!(read(&payload, limits(6)), Err(FunctionsError::TooMany));
+    }
 }

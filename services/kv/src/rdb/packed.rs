@@ -2,6 +2,7 @@
 
 use super::cursor::Cursor;
 use super::error::Wrong;
+use crate::keyspace::text::TEXT_BYTES_MAX;
 
 /// What is done with each element.
 pub type Give<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Wrong>;
@@ -9,6 +10,14 @@ pub type Give<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Wrong>;
 /// Gives an integer as its text.
 pub fn give_integer(number: i64, give: Give<'_>) -> Result<(), Wrong> {
     give(itoa::Buffer::new().format(number).as_bytes())
+}
+
+/// Gives a text. One that is longer than any string may be is none, though its piece may be as long.
+pub fn give_text(text: &[u8], give: Give<'_>) -> Result<(), Wrong> {
+    match text.len() > TEXT_BYTES_MAX {
+        true => Err(Wrong::TooLong { bytes: text.len() as u64, most: TEXT_BYTES_MAX as u64 }),
+        false => give(text),
+    }
 }
 
 /// An element: a text, or a number.
@@ -24,7 +33,7 @@ impl Element<'_> {
     /// Gives it as bytes.
     pub fn give(self, give: Give<'_>) -> Result<(), Wrong> {
         match self {
-            Element::Text(text) => give(text),
+            Element::Text(text) => give_text(text, give),
             Element::Number(number) => give_integer(number, give),
         }
     }

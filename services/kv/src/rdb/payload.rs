@@ -51,7 +51,7 @@ pub fn write(value: &Value) -> Vec<u8> {
 pub fn read(payload: &[u8], bytes_max: usize) -> Result<Value, PayloadError> {
     let body = open(payload).ok_or(PayloadError::Footer)?;
     let mut source = Source::new(body);
-    let budget = Budget { bytes: bytes_max, of_element: ELEMENT_BYTES };
+    let budget = Budget::new(bytes_max, ELEMENT_BYTES);
     let number = source.byte();
     let value = number.and_then(|number| value::read(&mut source, number, budget));
     let value = value.map_err(|error| PayloadError::Value(error.wrong))?;
@@ -100,5 +100,46 @@ mod tests {
         let mut many = vec![1, 0x80, 0, 0, 0x75, 0x30];
         many.extend(std::iter::repeat_n([1, b'x'], 30_000).flatten());
         assert_eq!(refused(&many), Wrong::TooLarge);
+    }
+
+    /// A length, and the bytes behind it.
+    fn string(bytes: &[u8]) -> Vec<u8> {
+        [b"\x80".as_slice(), &(bytes.len() as u32).to_be_bytes(), bytes].concat()
+    }
+
+    /// Elements of a listpack, as they lie in it.
+    fn listpack(elements: &[u8]) -> Vec<u8> {
+        let total = (elements.len() + 7) as u32;
+        [total.to_le_bytes().as_slice(), &[0xff, 0xff], elements, &[0xff]].concat()
+    }
+
+    #[test]
+    fn no_element_is_longer_than_a_string_may_be() {
+        let long = vec![b'x'; (32 << 20) + 1];
+        let head = [b"\xf0".as_slice(), &(long.len() as u32).to_le_bytes()].concat();
+        // The length from the back is passed over.
+        let packed = listpack(&[head, long.clone(), vec![0; 4]].concat());
+        for body in
+            [[b"\x12\x01\x01".to_vec(), string(&long)].concat(), [b"\x12\x01\x02".to_vec(), string(&packed)].concat()]
+        {
+            let wrong = read(&close(body), 192 << 20);
+            let expected = Wrong::TooLong { bytes: long.len() as u64, most: 32 << 20 };
+            assert_eq!(wrong.unwrap_err(), PayloadError::Value(expected));
+        }
+    }
+
+    /// Pieces may come compressed, and have nothing that is kept: what is unpacked is bounded, too.
+    #[test]
+    fn pieces_that_have_nothing_are_bounded() {
+        // A piece of a stream without an entry, and with many names.
+        let count = [0xf2, 0x40, 0x0d, 0x03, 4];
+        let names: Vec<u8> = std::iter::repeat_n([1, 1], 200_000).flatten().collect();
+        let piece = listpack(&[[0, 1, 0, 1].as_slice(), &count, &names, &[0, 1]].concat());
+        let pieces = |number: u8| {
+            let one = [string(&[0; 16]), string(&piece)].concat();
+            [[19, number].as_slice(), &one.repeat(number.into()), &[0; 9]].concat()
+        };
+        assert!(read(&close(pieces(5)), 1 << 20).is_ok());
+        assert_eq!(refused(&pieces(6)), Wrong::TooLarge);
     }
 }

@@ -13,7 +13,7 @@ use crate::limits::RECORD_BYTES_MAX;
 use std::io::Read;
 
 /// What a value of a dump may have: what a key may.
-const BUDGET: Budget = Budget { bytes: RECORD_BYTES_MAX, of_element: 8 };
+const BUDGET: Budget = Budget::new(RECORD_BYTES_MAX, 8);
 
 /// A key of a dump.
 #[derive(Debug)]

@@ -145,28 +145,33 @@ pub fn read<R: Read>(source: &mut Source<R>, number: u8, budget: Budget) -> Resu
         }
         kind::LIST_QUICKLIST => {
             for _ in 0..source.length()? {
-                let bytes = source.string(PACKED_BYTES_MAX)?;
+                let bytes = piece(source, &mut maker)?;
                 ziplist(&bytes, &mut |element| maker.push(element)).map_err(|wrong| source.wrong(wrong))?;
             }
         }
         kind::LIST_QUICKLIST_2 => {
             for _ in 0..source.length()? {
-                let container = source.length()?;
-                let bytes = source.string(PACKED_BYTES_MAX)?;
-                let made = match container {
-                    1 => maker.push(&bytes),
-                    2 => listpack(&bytes, &mut |element| maker.push(element)),
+                let made = match source.length()? {
+                    1 => maker.push(&source.string(TEXT_BYTES_MAX)?),
+                    2 => listpack(&piece(source, &mut maker)?, &mut |element| maker.push(element)),
                     _ => Err(Wrong::Packed("quicklist")),
                 };
                 made.map_err(|wrong| source.wrong(wrong))?;
             }
         }
         _ => {
-            let bytes = source.string(PACKED_BYTES_MAX)?;
+            let bytes = piece(source, &mut maker)?;
             packed(&bytes, number, &mut maker).map_err(|wrong| source.wrong(wrong))?;
         }
     }
     Ok(maker.value)
+}
+
+/// A piece with packed elements.
+fn piece<R: Read>(source: &mut Source<R>, maker: &mut Maker) -> Result<Vec<u8>, RdbError> {
+    let bytes = source.string(PACKED_BYTES_MAX)?;
+    maker.budget.take_piece(bytes.len()).map_err(|wrong| source.wrong(wrong))?;
+    Ok(bytes)
 }
 
 /// One element of a collection that is not packed.

@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::error::Wrong;
-use super::packed::{Element, Give, elements};
+use super::packed::{Element, Give, elements, give_text};
 
 /// The next element of a ziplist; `Some(None)`: its end.
 fn element<'a>(rest: &mut Cursor<'a>) -> Option<Option<Element<'a>>> {
@@ -63,10 +63,10 @@ pub fn zipmap(bytes: &[u8], give: Give<'_>) -> Result<(), Wrong> {
     let mut rest = Cursor::new(bytes);
     rest.byte().ok_or_else(wrong)?;
     while let Some(of_field) = length(&mut rest).ok_or_else(wrong)? {
-        give(rest.take(of_field).ok_or_else(wrong)?)?;
+        give_text(rest.take(of_field).ok_or_else(wrong)?, give)?;
         let of_value = length(&mut rest).flatten().ok_or_else(wrong)?;
         let free = rest.byte().ok_or_else(wrong)?;
-        give(rest.take(of_value).ok_or_else(wrong)?)?;
+        give_text(rest.take(of_value).ok_or_else(wrong)?, give)?;
         rest.take(free.into()).ok_or_else(wrong)?;
     }
     if rest.rest().is_empty() { Ok(()) } else { Err(wrong()) }

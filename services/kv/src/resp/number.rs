@@ -81,7 +81,21 @@ pub fn write_double(number: f64, target: &mut Vec<u8>) {
     };
 }
 
-/// The same, as a piece of memory of its own.
+/// Digits behind the point of a sum that is kept.
+const FRACTION_DIGITS: usize = 17;
+
+/// A sum as Redis keeps it as a text: without an exponent.
+pub fn sum_text(number: f64) -> Vec<u8> {
+    let mut text = number.to_string();
+    let digits = text.split_once('.').map_or(0, |(_, digits)| digits.len());
+    if digits > FRACTION_DIGITS {
+        text = format!("{number:.FRACTION_DIGITS$}");
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    if text == "-0" { b"0".to_vec() } else { text.into_bytes() }
+}
+
+/// A double that Redis made, as a piece of memory of its own.
 pub fn double_text(number: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     write_double(number, &mut text);
@@ -91,6 +105,23 @@ pub fn double_text(number: f64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_have_no_exponent() {
+        for (number, text) in [
+            (3.0, "3"),
+            (0.000_000_5, "0.0000005"),
+            (-1.5, "-1.5"),
+            (0.1, "0.1"),
+            (1e-20, "0"),
+            (-1e-20, "0"),
+            (-0.0, "0"),
+            (1e22, "10000000000000000000000"),
+            (1.0 / 3.0, "0.3333333333333333"),
+        ] {
+            assert_eq!(String::from_utf8(sum_text(number)).unwrap(), text);
+        }
+    }
 
     #[test]
     fn numbers_are_those_that_redis_takes() {

@@ -1,5 +1,7 @@
 //! `redis.call`: a command that a script executes. It goes through what a client's command goes through.
 
+use crate::engine::access::judge::judge;
+use crate::engine::access::needs;
 use crate::engine::command::Flags;
 use crate::engine::eviction;
 use crate::engine::execute::{self, Found};
@@ -19,7 +21,7 @@ use mlua::{Lua, MultiValue, Value};
 const ARGUMENTS_BYTES_MAX: usize = 128 << 20;
 
 /// Commands that Redis does not allow in scripts.
-const NOT_ALLOWED: [&str; 39] = [
+const NOT_ALLOWED: [&str; 41] = [
     "acl",
     "auth",
     "bgrewriteaof",
@@ -50,6 +52,8 @@ const NOT_ALLOWED: [&str; 39] = [
     "punsubscribe",
     "quit",
     "reset",
+    "role",
+    "save",
     "script",
     "ssubscribe",
     "subscribe",
@@ -94,12 +98,36 @@ fn allowed(turn: &Turn, args: &Args<'_>) -> Result<Found, Fault> {
     if NOT_ALLOWED.binary_search(&command.name).is_ok() {
         return Err(Fault::Said("ERR This Redis command is not allowed from script"));
     }
+    let has_block =
+        (1..args.len()).take_while(|place| !args.is(*place, "STREAMS")).any(|place| args.is(place, "BLOCK"));
+    if matches!(command.name, "xread" | "xreadgroup") && has_block {
+        let why = format!("ERR {} command is not allowed with BLOCK option from scripts", command.name);
+        return Err(Fault::Told(why));
+    }
     // A message is a write to those who listen, and PFCOUNT keeps what it counted.
     let may_write = command.flags.has(Flags::WRITE) || matches!(command.name, "publish" | "spublish" | "pfcount");
     if turn.is_read_only && may_write {
         return Err(Fault::Said("ERR Write commands are not allowed from read-only scripts."));
     }
     Ok((place, command))
+}
+
+/// `redis.acl_check_cmd`: whether the client may execute a command.
+pub fn may_call(lua: &Lua, values: MultiValue) -> mlua::Result<bool> {
+    let (bytes, ranges) = gathered(&values).map_err(|fault| raised::code(fault.to_string()))?;
+    let args = Args::new(&bytes, &ranges);
+    let unknown = || raised::code("ERR Invalid command passed to redis.acl_check_cmd()");
+    let (place, command) = execute::find_place(args.at(0)).ok_or_else(unknown)?;
+    if needs::is_unknown(command, &args) {
+        return Err(unknown());
+    }
+    let Some(turn) = lua.app_data_ref::<Turn>() else { return Ok(false) };
+    let Turn { state, client, .. } = &*turn;
+    if !state.users.judges {
+        return Ok(true);
+    }
+    let user = state.sessions.get(*client).and_then(|session| state.users.get(session.user));
+    Ok(user.is_some_and(|user| judge(user, place, command, &args).is_none()))
 }
 
 /// Executes a command; what it answers, as it would be sent.
@@ -115,7 +143,10 @@ fn executed(turn: &mut Turn, args: Args<'_>) -> Result<Vec<u8>, Fault> {
     // Answers are in the version that the script wants, whatever its client speaks.
     state.sessions.get_mut(client).into_iter().for_each(|session| session.is_three = is_three);
     let mut reply = Reply::default();
-    execute::run(state, client, found, args, &mut reply, true)?;
+    state.is_in_script = true;
+    let outcome = execute::run(state, client, found, args, &mut reply, true);
+    state.is_in_script = false;
+    outcome?;
     let mut answer = Vec::new();
     reply.take().for_each(|bytes| answer.extend_from_slice(&bytes));
     match answer.split_first() {

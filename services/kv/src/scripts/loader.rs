@@ -18,7 +18,7 @@ pub fn load(state: &mut State, text: &[u8]) -> Result<Vec<Registered>, Fault> {
     let host = host(state)?;
     let bounds = state.scripts.bounds;
     let begun = host.lua.app_data_mut::<Turn>().map(|mut turn| {
-        turn.begin(0, true, bounds);
+        turn.begin(0, true, bounds, 0);
         turn.loading = Some(Vec::new());
     });
     begun.ok_or(Fault::Said("ERR a script is running"))?;
@@ -33,6 +33,9 @@ pub fn load(state: &mut State, text: &[u8]) -> Result<Vec<Registered>, Fault> {
     let failure = reason(&outcome, failure);
     if is_spoiled(is_over, failure.as_ref()) {
         state.scripts.reset();
+    }
+    if is_over {
+        return Err(Fault::Said("ERR FUNCTION LOAD timeout"));
     }
     match (failure, registered) {
         (Some(failure), _) if was_compiled => {

@@ -16,6 +16,7 @@ pub mod calls;
 pub mod decimals;
 pub mod json;
 pub mod loader;
+pub mod meter;
 pub mod natives;
 pub mod packing;
 pub mod patterns;

@@ -1,13 +1,13 @@
 //! What the prelude is given: functions of `redis`, and those of Lua's that are written anew.
 
-use crate::engine::execute;
 use crate::limits::REDIS_VERSION;
 use crate::scripts::json::library;
+use crate::scripts::meter::Meter;
 use crate::scripts::packing::{messages, structs};
 use crate::scripts::turn::{Failure, Turn, seed, spend};
 use crate::scripts::{bits, calls, raised, registration, substitution};
 use mlua::chunk::ChunkMode;
-use mlua::{Error, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Error, Function, Lua, LuaString, MultiValue, Table, Value};
 use raised::{Raised, number};
 use sha1::{Digest, Sha1};
 
@@ -19,7 +19,10 @@ const FRAMES_MAX: usize = 64;
 const NAME_SIGNS_MAX: usize = 128;
 /// What making a coroutine costs: each counts its own instructions.
 const COROUTINE_INSTRUCTIONS: u64 = 1_000;
-
+/// Bytes that are hashed for an instruction.
+const BYTES_HASHED: u64 = 4;
+/// Bytes of strings that are compared without looking at the clock.
+const COMPARED_BYTES_MAX: usize = 1_024;
 /// What compiling costs besides each byte.
 const COMPILE_INSTRUCTIONS: u64 = 200;
 
@@ -33,6 +36,7 @@ fn sha1hex(lua: &Lua, values: &MultiValue) -> mlua::Result<String> {
         return Err(raised::code("ERR wrong number of arguments"));
     };
     let text = lua.coerce_string(value.clone())?;
+    spend(lua, text.as_ref().map_or(0, |text| text.as_bytes().len() as u64 / BYTES_HASHED))?;
     Ok(text.map_or_else(|| name_of(b""), |text| name_of(&text.as_bytes())))
 }
 
@@ -70,15 +74,6 @@ fn set_replication(values: &MultiValue) -> mlua::Result<()> {
         return Err(raised::code(why));
     }
     Ok(())
-}
-
-fn may_call(lua: &Lua, values: &MultiValue) -> mlua::Result<bool> {
-    let name = values.front().cloned().unwrap_or_default();
-    let name = lua.coerce_string(name)?;
-    if name.is_some_and(|name| execute::find(&name.as_bytes()).is_some()) {
-        return Ok(true);
-    }
-    Err(raised::code("ERR Invalid command passed to redis.acl_check_cmd()"))
 }
 
 /// The text of an error that a script gives: one without a code gets one.
@@ -122,6 +117,28 @@ fn unpack(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
         return Err(raised::text(lua, "too many results to unpack"));
     }
     (0..=count as i64).map(|offset| table.raw_get::<Value>(first as i64 + offset)).collect()
+}
+
+/// Whether a table can be sorted at once: it has numbers or short strings, and they are compared as they are. Otherwise the comparisons have
+/// to be instructions of Lua: each may take long, and it is not said how many there are. `less` is a function; nothing: there is none.
+fn sorts_at_once(lua: &Lua, (table, less): (Table, Option<Function>)) -> mlua::Result<bool> {
+    if let Some(less) = less {
+        return Ok(less.info().what != "C");
+    }
+    let (mut meter, length) = (Meter::new(lua), table.raw_len());
+    for place in 1..=length {
+        meter.step()?;
+        let is_short = match table.raw_get::<Value>(place)? {
+            Value::Integer(_) | Value::Number(_) => true,
+            Value::String(text) => text.as_bytes().len() <= COMPARED_BYTES_MAX,
+            _ => false,
+        };
+        if !is_short {
+            return Ok(false);
+        }
+    }
+    spend(lua, length as u64 * u64::from(usize::BITS - length.leading_zeros()))?;
+    Ok(true)
 }
 
 /// The next of Redis' random numbers: 31 bits of a linear congruential generator.
@@ -193,7 +210,7 @@ fn redis(lua: &Lua) -> mlua::Result<Table> {
     table.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
     table.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
     table.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
-    table.raw_set("acl_check_cmd", lua.create_function(|lua, values: MultiValue| may_call(lua, &values))?)?;
+    table.raw_set("acl_check_cmd", lua.create_function(calls::may_call)?)?;
     table.raw_set("REDIS_VERSION", REDIS_VERSION)?;
     let version = REDIS_VERSION.split('.').fold(0_u32, |all, part| all << 8 | part.parse().unwrap_or(0));
     for (name, number) in [
@@ -228,6 +245,7 @@ pub fn table(lua: &Lua) -> Result<Table, Error> {
     table.raw_set("register", lua.create_function(registration::register)?)?;
     table.raw_set("compile", lua.create_function(compile)?)?;
     table.raw_set("unpack", lua.create_function(|lua, values: MultiValue| unpack(lua, &values))?)?;
+    table.raw_set("sorts_at_once", lua.create_function(sorts_at_once)?)?;
     table.raw_set("random", lua.create_function(|lua, values: MultiValue| random(lua, &values))?)?;
     let set_seed = lua.create_function(|lua, number: f64| {
         set_seed(lua, number);

@@ -2,7 +2,7 @@
 local native = ...
 local error, getmetatable, setmetatable, rawget, rawset = error, getmetatable, setmetatable, rawget, rawset
 local next, pcall, xpcall, type, tostring, select = next, pcall, xpcall, type, tostring, select
-local concat, insert, collectgarbage = table.concat, table.insert, collectgarbage
+local concat, insert, sort, collectgarbage = table.concat, table.insert, table.sort, collectgarbage
 local create, wrap, resume = coroutine.create, coroutine.wrap, coroutine.resume
 local caught, spend = native.caught, native.spend
 
@@ -156,6 +156,19 @@ function base.table.insert(target, ...)
     return insert(target, ...)
 end
 
+-- Where comparing is written in C it may take long, so each comparison is made here, and its instructions are counted.
+function base.table.sort(target, less)
+    if type(target) == "table" and (less == nil or type(less) == "function") and not native.sorts_at_once(target, less) then
+        local compare = less
+        less = compare and function(one, other)
+            return compare(one, other)
+        end or function(one, other)
+            return one < other
+        end
+    end
+    return sort(target, less)
+end
+
 base.math = {}
 for name, value in next, math do
     base.math[name] = value
@@ -269,7 +282,7 @@ local api = lock(redis)
 -- Functions of the library that is being loaded, by their names.
 local loading
 local while_loading = {}
-for _, name in next, { "log", "REDIS_VERSION", "REDIS_VERSION_NUM", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "setresp", "sha1hex", "error_reply", "status_reply" } do
+for _, name in next, { "log", "REDIS_VERSION", "REDIS_VERSION_NUM", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "sha1hex", "error_reply", "status_reply" } do
     while_loading[name] = redis[name]
 end
 function while_loading.register_function(...)
@@ -313,8 +326,10 @@ return {
             return nil, reason
         end
         environment, of_functions.redis, loading = functions, while_loading, {}
+        -- As Redis has it: these are there when a function is called.
+        of_functions.math, of_functions.getmetatable = nil, nil
         local is_well = run(body)
-        of_functions.redis = api
+        of_functions.redis, of_functions.math, of_functions.getmetatable = api, shared.math, shared.getmetatable
         return is_well
     end,
     keep = function(library)

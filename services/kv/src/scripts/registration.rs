@@ -86,7 +86,7 @@ fn given(lua: &Lua, values: &MultiValue) -> mlua::Result<Given> {
 pub fn register(lua: &Lua, values: MultiValue) -> Result<(String, Function), Error> {
     let (name, callback, description, flags) = given(lua, &values)?;
     let name = named(&name.as_bytes()).map(str::to_owned).ok_or_else(|| {
-        code("ERR Function names can only contain letters, numbers, or underscores(_) and must be at least one character long")
+        code("ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long")
     })?;
     let turn = lua.app_data_mut::<Turn>();
     let Some(mut turn) = turn else { return Err(code("ERR no library is being loaded")) };

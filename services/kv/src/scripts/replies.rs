@@ -3,8 +3,9 @@
 use crate::engine::fault::Fault;
 use crate::resp::reply::Reply;
 use crate::scripts::bounds::{ANSWER_BYTES_MAX, ANSWER_DEPTH_MAX};
-use crate::scripts::raised::number;
-use mlua::{LuaString, Table, Value};
+use crate::scripts::meter::Meter;
+use crate::scripts::raised::{Raised, number, told};
+use mlua::{Lua, LuaString, Table, Value};
 
 /// Why a value is no answer.
 pub const TOO_LARGE: &str = "ERR the answer of the script is too large";
@@ -16,6 +17,7 @@ pub struct Writer<'a> {
     reply: &'a mut Reply,
     script_is_three: bool,
     bytes: usize,
+    meter: Meter<'a>,
 }
 
 /// What C makes of a number that is none of its integers.
@@ -24,13 +26,16 @@ fn integral(number: f64) -> i64 {
 }
 
 fn said(error: &mlua::Error) -> Fault {
-    Fault::Told(format!("ERR {error}"))
+    match told(error) {
+        Raised::Code(text) => Fault::Told(text),
+        Raised::Text(text) => Fault::Told(format!("ERR {text}")),
+    }
 }
 
 impl<'a> Writer<'a> {
     /// To a reply whose version is the client's.
-    pub fn new(reply: &'a mut Reply, script_is_three: bool) -> Writer<'a> {
-        Writer { reply, script_is_three, bytes: 0 }
+    pub fn new(lua: &'a Lua, reply: &'a mut Reply, script_is_three: bool) -> Writer<'a> {
+        Writer { reply, script_is_three, bytes: 0, meter: Meter::new(lua) }
     }
 
     fn takes(&mut self, bytes: usize) -> Result<(), Fault> {
@@ -41,7 +46,7 @@ impl<'a> Writer<'a> {
     /// Writes a value.
     ///
     /// # Errors
-    /// It is too large, or too deep. Part of it is written then.
+    /// It is too large, or too deep, or takes too long. Part of it is written then.
     pub fn value(&mut self, value: &Value, depth: usize) -> Result<(), Fault> {
         if depth > ANSWER_DEPTH_MAX {
             return Err(Fault::Said(TOO_DEEP));
@@ -72,6 +77,7 @@ impl<'a> Writer<'a> {
     }
 
     fn table(&mut self, table: &Table, depth: usize) -> Result<(), Fault> {
+        self.meter.table().map_err(|error| said(&error))?;
         let field = |name: &str| table.raw_get::<Value>(name).map_err(|error| said(&error));
         if let Value::String(text) = field("err")? {
             self.reply.error(&text.to_string_lossy());
@@ -90,6 +96,7 @@ impl<'a> Writer<'a> {
         } else {
             let mut length = 0_usize;
             while !table.raw_get::<Value>(length + 1).map_err(|error| said(&error))?.is_nil() {
+                self.meter.step().map_err(|error| said(&error))?;
                 length += 1;
             }
             self.takes(length)?;
@@ -105,7 +112,12 @@ impl<'a> Writer<'a> {
     /// A map, or a set: what a table has.
     fn named(&mut self, table: &Table, is_map: bool, depth: usize) -> Result<(), Fault> {
         let pairs = || table.pairs::<Value, Value>().map(|pair| pair.map_err(|error| said(&error)));
-        let count = pairs().count();
+        self.meter.table().map_err(|error| said(&error))?;
+        let mut count = 0;
+        for _ in pairs() {
+            self.meter.step().map_err(|error| said(&error))?;
+            count += 1;
+        }
         self.takes(count)?;
         if is_map {
             self.reply.map(count)

@@ -2,6 +2,7 @@
 
 use crate::engine::call::Call;
 use crate::engine::fault::Fault;
+use crate::engine::observer;
 use crate::engine::state::State;
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
@@ -54,7 +55,7 @@ pub fn bounded<T>(host: &Host, bytes: usize, what: impl FnOnce() -> mlua::Result
 /// Those of `what`.
 pub fn alone<T>(host: &Host, bounds: Bounds, what: impl FnOnce() -> mlua::Result<T>) -> mlua::Result<T> {
     if let Some(mut turn) = host.lua.app_data_mut::<Turn>() {
-        turn.begin(0, true, bounds);
+        turn.begin(0, true, bounds, 0);
     }
     bounded(host, bounds.bytes, what)
 }
@@ -124,8 +125,9 @@ pub fn run(call: &mut Call<'_>, body: Body<'_>, keys: usize, is_read_only: bool,
     let (keys, values) = arguments(&call.args, 2, keys);
     let (client, bounds) = (call.client, call.state.scripts.bounds);
     let Some(before) = call.session().map(|session| (session.database, session.is_three)) else { return Ok(()) };
+    let chance = call.state.random.u32(..);
     let lent = host.lua.app_data_mut::<Turn>().map(|mut turn| {
-        turn.begin(client, is_read_only, bounds);
+        turn.begin(client, is_read_only, bounds, chance);
         std::mem::swap(&mut turn.state, &mut *call.state);
     });
     lent.ok_or(Fault::Said("ERR a script is running"))?;
@@ -140,14 +142,16 @@ pub fn run(call: &mut Call<'_>, body: Body<'_>, keys: usize, is_read_only: bool,
         (session.database, session.is_three) = before;
     }
     let failure = reason(&outcome, failure);
-    if is_spoiled(is_over, failure.as_ref()) {
-        call.state.scripts.reset();
-    }
+    let is_failed = is_spoiled(is_over, failure.as_ref());
     let answered = match (failure, &outcome) {
-        (None, Ok((_, value))) => answer(call, value, is_three),
+        (None, Ok((_, value))) => answer(call, &host, value, is_three),
         (Some(failure), _) => Err(Fault::Told(told(failure, name))),
         (None, Err(_)) => Ok(()),
     };
+    // What it answers may take too long, too.
+    if is_failed || host.lua.app_data_ref::<Turn>().is_some_and(|turn| turn.is_over) {
+        call.state.scripts.reset();
+    }
     drop(outcome);
     if host.lua.used_memory() > host.idle_bytes.saturating_add(GARBAGE_BYTES) {
         // Nothing of a script is left but garbage.
@@ -156,10 +160,14 @@ pub fn run(call: &mut Call<'_>, body: Body<'_>, keys: usize, is_read_only: bool,
     answered
 }
 
-fn answer(call: &mut Call<'_>, value: &Value, is_three: bool) -> Result<(), Fault> {
+fn answer(call: &mut Call<'_>, host: &Host, value: &Value, is_three: bool) -> Result<(), Fault> {
     let mut reply = Reply::default();
     reply.set_version(call.reply.is_three());
-    Writer::new(&mut reply, is_three).value(value, 0)?;
-    reply.take().for_each(|bytes| call.reply.raw(&bytes));
+    Writer::new(&host.lua, &mut reply, is_three).value(value, 0)?;
+    let answer: Vec<u8> = reply.take().flat_map(|bytes| bytes.to_vec()).collect();
+    if let Some(error) = answer.strip_prefix(b"-") {
+        observer::failed(call.state, &Fault::Told(String::from_utf8_lossy(error).trim_end().to_owned()));
+    }
+    call.reply.raw(&answer);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The first line of a script or a library: `#!lua name=mylib flags=no-writes`.
 
 use crate::engine::fault::Fault;
+use crate::resp::inline;
 
 /// What scripts and functions may say of themselves.
 pub const FLAGS: [&str; 5] = ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
@@ -17,6 +18,13 @@ fn told(text: &[u8]) -> String {
 /// The line, and what comes behind it, its end included: lines of errors are counted from the shebang.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     text.split_at_checked(text.iter().position(|byte| *byte == b'\n')?)
+}
+
+/// The words of a library's line, which may be quoted.
+fn quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut ranges = Vec::new();
+    let text = inline::words(line, &mut ranges)?;
+    Some(ranges.into_iter().map(|range| text.get(range).unwrap_or_default().to_vec()).collect())
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -55,11 +63,14 @@ pub fn of_script(text: &[u8]) -> Result<(Option<Vec<&'static str>>, &[u8]), Faul
 ///
 /// # Errors
 /// As Redis words them.
-pub fn of_library(text: &[u8]) -> Result<(&str, &[u8]), Fault> {
+pub fn of_library(text: &[u8]) -> Result<(String, &[u8]), Fault> {
+    const METADATA: Fault = Fault::Said("ERR Invalid library metadata");
     let line = text.strip_prefix(b"#!").ok_or(Fault::Said("ERR Missing library metadata"))?;
-    let (line, rest) = split(line).ok_or(Fault::Said("ERR Invalid library metadata"))?;
-    let mut words = words(line);
-    let engine = words.next().unwrap_or_default();
+    let (line, rest) = split(line).ok_or(METADATA)?;
+    let words = quoted(line).ok_or(METADATA)?;
+    let mut words = words.iter().map(Vec::as_slice);
+    // Without a blank it follows the two signs at once; there is none otherwise.
+    let engine = if line.starts_with(b" ") { b"" } else { words.next().unwrap_or_default() };
     if !engine.eq_ignore_ascii_case(b"lua") {
         return Err(Fault::Told(format!("ERR Engine '{}' not found", told(engine))));
     }
@@ -72,8 +83,9 @@ pub fn of_library(text: &[u8]) -> Result<(&str, &[u8]), Fault> {
             return Err(Fault::Said("ERR Invalid metadata value, name argument was given multiple times"));
         }
     }
-    let name = named(found.ok_or(Fault::Said("ERR Library name was not given"))?).ok_or(Fault::Said("ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"))?;
-    Ok((name, rest))
+    let name = found.ok_or(Fault::Said("ERR Library name was not given"))?;
+    let name = named(name).ok_or(Fault::Said("ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"))?;
+    Ok((name.to_owned(), rest))
 }
 
 /// A name of a library or a function, if it may be one.

@@ -77,6 +77,11 @@ impl Scripts {
         self.scripts.get(name)
     }
 
+    /// How many are remembered.
+    pub fn count(&self) -> usize {
+        self.scripts.len()
+    }
+
     /// Remembers a script; the oldest ones are forgotten for it.
     pub fn put(&mut self, name: &str, script: Script) {
         self.bytes += script.text.len();

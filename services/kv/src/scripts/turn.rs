@@ -34,7 +34,7 @@ pub struct Turn {
     /// Instructions that are left.
     left: u64,
     until: Instant,
-    /// Chance, as Redis has it: the same for each run.
+    /// Chance, as Redis has it.
     pub random: u64,
     /// What the library that is being loaded has registered; `None`: none is.
     pub loading: Option<Vec<Registered>>,
@@ -62,13 +62,13 @@ impl Turn {
         }
     }
 
-    /// A run begins.
-    pub fn begin(&mut self, client: usize, is_read_only: bool, bounds: Bounds) {
+    /// A run begins. `chance`: what its random numbers begin with.
+    pub fn begin(&mut self, client: usize, is_read_only: bool, bounds: Bounds, chance: u32) {
         (self.client, self.is_read_only, self.is_three, self.is_over) = (client, is_read_only, false, false);
         self.left = bounds.instructions;
         let now = Instant::now();
         self.until = now.checked_add(bounds.time).unwrap_or(now);
-        (self.random, self.loading, self.failure) = (seed(0), None, None);
+        (self.random, self.loading, self.failure) = (seed(chance), None, None);
         self.json = Settings::default();
     }
 

@@ -6,12 +6,14 @@ mod output;
 mod questions;
 pub mod users_file;
 
-use crate::commands::{pubsub, serving, transactions};
+use crate::commands::serving;
+use crate::engine::listening::leaving;
 use crate::engine::settings::{Durability, Settings};
 use crate::engine::state::{LogState, State};
 use crate::engine::users::digest::Digest;
 use crate::engine::users::roster::Chance;
 use crate::engine::users::user::User;
+use crate::engine::watching::unwatch;
 use crate::engine::{eviction, guard, invalidation, observer};
 use crate::export::keys::KvDesk;
 use crate::figures::Figures;
@@ -236,14 +238,19 @@ impl KvService {
             *connection = Connection::default();
             self.gathered_bytes -= gathered;
             let slot = id.index();
-            pubsub::leave(&mut self.state, slot);
-            observer::leave(&mut self.state, slot);
-            invalidation::leave(&mut self.state, slot);
-            self.paused.retain(|paused| *paused != slot);
-            transactions::unwatch(&mut self.state, slot);
-            serving::unblock(&mut self.state, slot);
+            self.depart(slot);
             self.state.sessions.remove(slot);
         }
+    }
+
+    /// A client is told nothing more, and keeps nothing: it is gone, or has what it was owed. Its peer may not close for long.
+    fn depart(&mut self, slot: usize) {
+        leaving::leave(&mut self.state, slot);
+        observer::leave(&mut self.state, slot);
+        invalidation::leave(&mut self.state, slot);
+        self.paused.retain(|paused| *paused != slot);
+        unwatch(&mut self.state, slot);
+        serving::unblock(&mut self.state, slot);
     }
 
     /// Hears what the log has to say.
@@ -287,6 +294,8 @@ impl KvService {
         self.state.log.has_failed = true;
         self.state.is_loading = false;
         self.questions.iter_mut().for_each(Questions::disappoint);
+        // Messages of changes that are in memory lay among the answers that are not sent now.
+        invalidation::forget_all(&mut self.state);
         self.woken.extend(self.stalled.drain(..));
         for slot in std::mem::take(&mut self.gated) {
             self.connections.get_mut(slot).into_iter().for_each(|connection| connection.is_gated = false);

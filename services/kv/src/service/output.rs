@@ -102,6 +102,7 @@ impl KvService {
             connection.is_closing = true;
             // One that is gone already says so by its last event.
             let _ = context.close(id);
+            self.depart(slot);
         }
     }
 

@@ -150,7 +150,8 @@ fn another_client_can_be_told_by_its_channel() {
     store.line("set x 1");
     assert_eq!(store.others(), [(2, "*3 $7 message $20 __redis__:invalidate *1 $1 x ".to_owned())]);
     hears(&mut store, &[("get x", "$1 1")]);
-    store.state.sessions.remove(2);
+    // It has said that it goes. Its connection may be there for long.
+    assert_eq!(store.say(2, b"quit\r\n"), "+OK");
     assert_eq!(told(&mut store, "set x 2"), ">2 $21 tracking-redir-broken :3 ");
     assert!(store.say(1, b"client trackinginfo\r\n").contains("$15 broken_redirect"));
     assert!(store.say(1, b"client info\r\n").contains("flags=tR"));
@@ -189,4 +190,18 @@ fn what_can_not_be_noted_one_by_one_means_all() {
     let heard = store.say(1, &request);
     assert!(heard.ends_with(">2 $10 invalidate _"), "{}", &heard[heard.len() - 100..]);
     assert_eq!(store.state.tracking.table.len(), 1);
+}
+
+/// As redis-server 7.0.15 has it: clients know a script's answer by the keys that they gave to it.
+#[test]
+fn a_script_that_reads_has_its_keys_noted() {
+    let mut store = with_tracker("");
+    store.line("mset a 1 b 2");
+    hears(&mut store, &[("eval \"redis.call('set', 'c', 1)\" 2 a b", "_")]);
+    assert_eq!(told(&mut store, "mset a 1 b 2"), "");
+    hears(&mut store, &[("eval \"redis.call('get', 'c')\" 2 a b", "_")]);
+    assert_eq!(told(&mut store, "mset b 2 a 1"), ">2 $10 invalidate *1 $1 b >2 $10 invalidate *1 $1 a ");
+    assert_eq!(told(&mut store, "set c 2"), ">2 $10 invalidate *1 $1 c ");
+    hears(&mut store, &[("eval_ro \"redis.call('ping')\" 2 a b", "_")]);
+    assert_eq!(told(&mut store, "mset a 1 b 2"), "");
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bitfields;
+mod bounded;
 mod caching;
 mod client;
 mod commands;

@@ -395,7 +395,7 @@ fn all_commands_are_watched() {
         "0 WHO \"exec\"",
         "0 WHO \"auth\" \"(redacted)\"",
         "0 WHO \"hello\" \"2\" \"auth\" \"(redacted)\" \"(redacted)\"",
-        "2 WHO \"select\" \"2\"",
+        "0 WHO \"select\" \"2\"",
         "2 WHO \"echo\" \"\\\"\\\\\\n\\x00\\xffa\"",
     ];
     assert_eq!(told.len(), expected.len(), "{told:?}");
@@ -408,7 +408,12 @@ fn all_commands_are_watched() {
     store.say(0, format!("*2\r\n$4\r\necho\r\n$100000\r\n{}\r\n", "z".repeat(100_000)).as_bytes());
     let told = store.others();
     assert!(told[0].1.len() < 66_000 && told[0].1.contains("more bytes, 0 more arguments)"));
+    // What a script executes comes behind it.
+    store.line("eval \"redis.call('set', 'k', 1)\" 0");
+    let told: Vec<String> = store.others().into_iter().map(|(_, line)| line).collect();
+    assert!(told[0].contains(&format!("[2 {who} \\\"eval\\\"")) && told[1].contains("[2 lua] \\\"set\\\""), "{told:?}");
     assert_eq!(store.say(1, b"reset\r\n"), "+RESET");
+    store.others();
     store.line("ping");
     assert!(store.others().is_empty());
     assert_eq!(store.say(1, b"get k\r\n"), "$-1");

@@ -222,3 +222,47 @@ fn a_delivery_is_cut_to_the_room_of_the_log() {
     assert!(store.state.keyspace.record().len() < 20 << 10);
     assert!(store.line("xpending s g").starts_with("*4 :5"));
 }
+
+/// A command that has waited in vain has failed.
+#[test]
+fn who_waited_for_a_group_that_is_gone_is_counted() {
+    let mut store = Store::new(2);
+    store.hears(&[("xgroup create s g $ mkstream", "+OK"), ("config resetstat", "+OK")]);
+    assert_eq!(store.say(1, b"xreadgroup group g c block 0 streams s >\r\n"), "");
+    store.hears(&[("xgroup destroy s g", ":1")]);
+    assert!(store.others()[0].1.starts_with("-NOGROUP"));
+    let info = store.line("info all");
+    assert!(info.contains("errorstat_NOGROUP:count=1") && info.contains("total_error_replies:1"), "{info}");
+    let of_command = info.split_once("cmdstat_xreadgroup:calls=1,").expect("it is counted").1;
+    assert!(of_command.split("\\r").next().is_some_and(|rest| rest.contains("failed_calls=1")), "{info}");
+}
+
+/// Pieces lie as redis-server 7.0.15 has them, by `stream-node-max-entries`.
+#[test]
+fn trimming_about_takes_whole_pieces() {
+    let mut store = Store::new(1);
+    for (size, adds, trims) in [
+        (
+            100,
+            1_000,
+            &[("maxlen 666", ":334", ":666"), ("maxlen = 555", ":111", ":555"), ("maxlen ~ 444", ":55", ":500")][..],
+        ),
+        (2, 3, &[("maxlen ~ 0 limit 1", ":0", ":3"), ("maxlen ~ 0 limit 2", ":2", ":1")]),
+        (
+            10,
+            100,
+            &[
+                ("maxlen ~ 55 limit 30", ":30", ":70"),
+                ("maxlen ~ 55 limit 30", ":10", ":60"),
+                ("maxlen ~ 0", ":60", ":0"),
+            ],
+        ),
+    ] {
+        store.hears(&[(&format!("config set stream-node-max-entries {size}"), "+OK")]);
+        (0..adds).for_each(|_| drop(store.line("xadd s * f v")));
+        for (trim, gone, left) in trims {
+            store.hears(&[(&format!("xtrim s {trim}"), gone), ("xlen s", left)]);
+        }
+        store.line("del s");
+    }
+}

@@ -142,7 +142,7 @@ fn subcommands_are_listed() {
         ("command list filterby pattern set", "*1 $3 set"),
         ("command list filterby module nonsense", "*0"),
         ("command list filterby nonsense nonsense", "-ERR syntax error"),
-        ("command info config|get|key", "*1 *-1"),
+        ("command info config|get|key", "*1 $-1"),
     ]);
     assert!(store.line("command list").contains("$11 client|list"));
     assert!(store.line("command info zunionstore").contains("+movablekeys"));
@@ -180,4 +180,100 @@ fn keys_of_commands_are_told() {
         ("command getkeys xread count 1 a", "-ERR Invalid arguments specified for command"),
         ("command getkeys zmpop 2 a min", "*2 $1 a $3 min"),
     ]);
+}
+
+/// As redis-server 7.0.15 answers.
+#[test]
+fn more_arguments_than_there_are_places_for_are_refused_in_its_words() {
+    let mut store = Store::new(1);
+    for (line, whole) in [
+        ("pubsub numpat x", "pubsub|numpat"),
+        ("pubsub help x", "pubsub|help"),
+        ("config resetstat x", "config|resetstat"),
+        ("config rewrite x", "config|rewrite"),
+        ("config help x", "config|help"),
+        ("command count x", "command|count"),
+        ("command help x", "command|help"),
+        ("command getkeysandflags get", "command|getkeysandflags"),
+        ("xgroup help x", "xgroup|help"),
+        ("xinfo help x", "xinfo|help"),
+        ("memory doctor x", "memory|doctor"),
+        ("object help x", "object|help"),
+        ("slowlog len x", "slowlog|len"),
+        ("script kill x", "script|kill"),
+        ("function stats x", "function|stats"),
+        ("role x", "role"),
+        ("pfselftest x", "pfselftest"),
+        ("save x", "save"),
+    ] {
+        assert_eq!(store.line(line), format!("-ERR wrong number of arguments for '{whole}' command"), "{line}");
+    }
+    store.hears(&[
+        (
+            "pubsub channels a b",
+            "-ERR unknown subcommand or wrong number of arguments for 'channels'. Try PUBSUB HELP.",
+        ),
+        ("slowlog get 1 2", "-ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP."),
+        ("command list x", "-ERR syntax error"),
+        ("command nope", "-ERR unknown subcommand 'nope'. Try COMMAND HELP."),
+        ("command info nope", "*1 $-1"),
+        ("role", "*3 $6 master :0 *0"),
+        ("pfselftest", "+OK"),
+        // A transaction that can't be executed is over.
+        ("watch k", "+OK"),
+        ("multi", "+OK"),
+        ("exec x", "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"),
+        ("exec", "-ERR EXEC without MULTI"),
+        ("multi", "+OK"),
+        ("save", "-ERR Command not allowed inside a transaction"),
+        ("exec", "-EXECABORT Transaction discarded because of previous errors."),
+        ("save", "+OK"),
+    ]);
+    assert!(store.state.waits_for_log && store.state.log.is_checkpoint_wanted);
+}
+
+/// As redis-server 7.0.15 tells it.
+#[test]
+fn what_commands_do_with_keys_is_told() {
+    for (command, expected) in [
+        ("set k v", "*1 *2 $1 k *2 +OW +update"),
+        ("set k v get", "*1 *2 $1 k *3 +RW +access +update"),
+        ("eval x 2 a b", "*2 *2 $1 a *3 +RW +access +update *2 $1 b *3 +RW +access +update"),
+        ("sort k store d", "*2 *2 $1 k *2 +RO +access *2 $1 d *2 +OW +update"),
+        ("zunionstore d 1 a", "*2 *2 $1 d *2 +OW +update *2 $1 a *2 +RO +access"),
+        ("renamenx a b", "*2 *2 $1 a *3 +RW +access +delete *2 $1 b *2 +OW +insert"),
+        ("smove a b c", "*2 *2 $1 a *3 +RW +access +delete *2 $1 b *2 +RW +insert"),
+        ("pfmerge a b", "*2 *2 $1 a *3 +RW +access +insert *2 $1 b *2 +RO +access"),
+        ("bitfield k get u8 0", "*1 *2 $1 k *2 +RO +access"),
+        ("bitfield k set u8 0 1", "*1 *2 $1 k *3 +RW +access +update"),
+        ("exists a", "*1 *2 $1 a *1 +RO"),
+        ("del a", "*1 *2 $1 a *2 +RM +delete"),
+        ("set k", "-ERR Invalid number of arguments specified for command"),
+    ] {
+        assert_eq!(Store::new(1).line(&format!("command getkeysandflags {command}")), expected, "{command}");
+    }
+}
+
+#[test]
+fn latencies_are_told_by_commands_and_subcommands() {
+    let mut store = Store::new(1);
+    store.hears(&[("latency histogram", "*0")]);
+    store.state.observed.clock = Some(|| 0);
+    store.hears(&[("get k", "$-1"), ("get k", "$-1"), ("client id", ":1"), ("latency reset", ":0")]);
+    let of = |name: &str, calls: u32| {
+        format!("${} {name} *4 $5 calls :{calls} $14 histogram_usec *2 :1 :{calls}", name.len())
+    };
+    store.hears(&[
+        ("latency histogram GET nope", &format!("*2 {}", of("get", 2))),
+        ("latency histogram client", &format!("*2 {}", of("client|id", 1))),
+        ("latency histogram client|id", &format!("*2 {}", of("client|id", 1))),
+        ("latency histogram nope", "*0"),
+    ]);
+    let stats = store.line("info commandstats");
+    assert!(
+        stats.contains("cmdstat_client|id:calls=1,") && stats.contains("cmdstat_latency|reset:calls=1,"),
+        "{stats}"
+    );
+    store.line("config resetstat");
+    store.hears(&[("latency histogram get", "*0")]);
 }

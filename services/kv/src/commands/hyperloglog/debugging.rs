@@ -2,16 +2,18 @@
 
 use crate::commands::hyperloglog::REGISTERS;
 use crate::commands::hyperloglog::dense;
+use crate::commands::hyperloglog::hash::place;
 use crate::commands::hyperloglog::sketch::{HEADER_BYTES, Sketch, View};
 use crate::commands::hyperloglog::sparse;
 use crate::commands::hyperloglog::storing::store;
 use crate::engine::call::Call;
-use crate::engine::command::{Keys, commands};
+use crate::engine::command::{Keys, NO_KEYS, commands};
 use crate::engine::fault::Fault;
 use std::fmt::Write;
 
 commands! { "hyperloglog":
     "pfdebug", 3, [WRITE GROWS ADMIN], Keys::Range(2, 2, 1), "2.8.9", "Internal commands for debugging HyperLogLog values." => pfdebug;
+    "pfselftest", 1, [ADMIN], NO_KEYS, "2.8.9", "An internal command for testing HyperLogLog values." => self_test;
 }
 
 /// A long run of zeroes is told by another letter.
@@ -39,6 +41,29 @@ fn pfdebug(call: &mut Call<'_>) -> Result<(), Fault> {
         let said = String::from_utf8_lossy(args.at(1));
         return Err(Fault::Told(format!("ERR Unknown PFDEBUG subcommand '{said}'")));
     }
+    Ok(())
+}
+
+/// Elements of the test, and how far the estimate may be from their number, in percent.
+const TESTED: u32 = 2_000;
+const PERCENT: u64 = 4;
+
+/// Whether sketches work on this machine: packed registers and runs have the same, and that is about what was put in.
+fn self_test(call: &mut Call<'_>) -> Result<(), Fault> {
+    let (mut packed, mut runs) = (Sketch::new(), Sketch::new());
+    packed.make_dense()?;
+    for number in 0..TESTED {
+        let (index, value) = place(&number.to_le_bytes());
+        packed.raise(index, value, 0)?;
+        // Registers stay runs as long as they can.
+        runs.raise(index, value, usize::MAX)?;
+    }
+    let counts = [View::of(&packed.text())?.count()?, View::of(&runs.text())?.count()?];
+    let is_near = |count: u64| count.abs_diff(TESTED.into()) * 100 <= u64::from(TESTED) * PERCENT;
+    if !counts.into_iter().all(is_near) || counts.windows(2).any(|two| two.first() != two.last()) {
+        return Err(Fault::Told(format!("TESTFAILED {TESTED} elements are counted as {counts:?}")));
+    }
+    call.reply.ok();
     Ok(())
 }
 

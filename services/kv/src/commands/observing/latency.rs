@@ -1,5 +1,6 @@
 //! LATENCY: what took longer than an operator wants to know of.
 
+use crate::engine::access::needs::{command_name, name};
 use crate::engine::call::Call;
 use crate::engine::command::{NO_KEYS, commands};
 use crate::engine::fault::Fault;
@@ -26,6 +27,7 @@ fn latency(call: &mut Call<'_>) -> Result<(), Fault> {
                 call.reply.integer(*ms as i64);
             }
         }
+        (b"HISTOGRAM", _) => histogram(call),
         (b"RESET", 2) => {
             let count = call.state.observed.latency.clear();
             call.reply.length(count);
@@ -42,6 +44,10 @@ fn latency(call: &mut Call<'_>) -> Result<(), Fault> {
         (b"HELP", 2) => {
             let lines = [
                 ("DOCTOR", "Return a human readable latency analysis report."),
+                (
+                    "HISTOGRAM [COMMAND ...]",
+                    "Return a cumulative distribution of commands' latencies in histogram format.",
+                ),
                 ("HISTORY <event>", "Return time-latency samples for the <event> class."),
                 ("LATEST", "Return the latest latency samples for all events."),
                 ("RESET [<event> ...]", "Reset latency data of one or more <event> classes (default: all)."),
@@ -54,6 +60,30 @@ fn latency(call: &mut Call<'_>) -> Result<(), Fault> {
         _ => return Err(help::unknown(call, "LATENCY")),
     }
     Ok(())
+}
+
+/// Answers how long commands took, how often: those that are named, or all.
+fn histogram(call: &mut Call<'_>) {
+    let args = call.args;
+    // Who names a command means its subcommands, too.
+    let is_named = |name: &str| args.from(2).any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes()));
+    let is_wanted = |name: &str| args.len() == 2 || is_named(name) || is_named(command_name(name));
+    let counts = call.state.observed.counts.commands();
+    let found = counts.enumerate().filter_map(|(number, count)| Some((name(number)?, count.durations)));
+    let found: Vec<_> = found.filter(|(name, durations)| durations.count() > 0 && is_wanted(name)).collect();
+    call.reply.map(found.len());
+    for (name, durations) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.map(2);
+        call.reply.bulk(b"calls");
+        call.reply.integer(durations.count() as i64);
+        call.reply.bulk(b"histogram_usec");
+        call.reply.map(durations.steps().count());
+        for (microseconds, count) in durations.steps() {
+            call.reply.integer(microseconds as i64);
+            call.reply.integer(count as i64);
+        }
+    }
 }
 
 fn latest(call: &mut Call<'_>) {

@@ -72,6 +72,14 @@ pub fn section(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
     writeln!(text, "used_memory_overhead:{}\r", known.tables + known.spare + known.buffers)?;
     writeln!(text, "used_memory_dataset:{}\r", known.keys.saturating_sub(known.tables))?;
     writeln!(text, "mem_not_counted_for_evict:{}\r", known.spare + known.buffers)?;
+    let (scripts, libraries) = (&call.state.scripts, &call.state.keyspace.libraries);
+    writeln!(
+        text,
+        "number_of_cached_scripts:{}\r\nnumber_of_functions:{}\r",
+        scripts.count(),
+        scripts.functions.len()
+    )?;
+    writeln!(text, "number_of_libraries:{}\r", libraries.iter().count())?;
     writeln!(text, "mem_buffers:{}\r\nmem_allocator:libc\r", known.buffers)
 }
 

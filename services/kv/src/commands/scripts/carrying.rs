@@ -46,7 +46,7 @@ pub fn dump(call: &mut Call<'_>) {
 /// As Redis words them.
 pub fn restore(call: &mut Call<'_>) -> Result<(), Fault> {
     let policy = policy(call)?;
-    let limits = Limits { count: LIBRARIES_MAX, text_bytes: TEXT_BYTES_MAX };
+    let limits = Limits { count: LIBRARIES_MAX, text_bytes: TEXT_BYTES_MAX, bytes: LIBRARIES_BYTES_MAX };
     let texts = functions::read(call.args.at(2), limits).map_err(|error| Fault::Told(format!("ERR {error}")))?;
     let libraries = named(texts)?;
     let before = &call.state.keyspace.libraries;
@@ -99,7 +99,7 @@ fn policy(call: &Call<'_>) -> Result<Policy, Fault> {
 fn named(texts: Vec<Vec<u8>>) -> Result<Libraries, Fault> {
     let mut libraries = Libraries::new();
     for text in texts {
-        let name = of_library(&text)?.0.to_owned();
+        let name = of_library(&text)?.0;
         if libraries.contains_key(&name) {
             return Err(Fault::Told(format!("ERR Library '{name}' already exists")));
         }

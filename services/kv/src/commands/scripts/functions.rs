@@ -116,6 +116,7 @@ fn add(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let text = args.at(last);
     let (name, _) = of_library(text)?;
+    let name = name.as_str();
     let libraries = &call.state.keyspace.libraries;
     let before = libraries.get(name.as_bytes()).map(Bytes::len);
     if before.is_some() && !replaces {

@@ -44,7 +44,7 @@ fn id_of(wanted: NewId, last: Id, now_ms: i64) -> Result<Id, Fault> {
 
 fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
     let (key, args) = (call.args.at(1), call.args);
-    let options = trimming::parse(&args, true)?;
+    let options = trimming::parse(&args, true, call.state.keyspace.shapes().stream_entries())?;
     let pieces = args.len().saturating_sub(options.end + 1);
     if pieces < 2 || !pieces.is_multiple_of(2) {
         return Err(Fault::Arity("xadd".to_owned()));
@@ -76,7 +76,7 @@ fn trim(call: &mut Call<'_>, key: &[u8], trim: Option<Trim>) -> Result<usize, Fa
 }
 
 fn xtrim(call: &mut Call<'_>) -> Result<(), Fault> {
-    let options = trimming::parse(&call.args, false)?;
+    let options = trimming::parse(&call.args, false, call.state.keyspace.shapes().stream_entries())?;
     let count = trim(call, call.args.at(1), options.trim)?;
     call.reply.length(count);
     Ok(())

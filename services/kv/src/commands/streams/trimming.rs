@@ -7,10 +7,10 @@ use crate::keyspace::stream::id::Id;
 use crate::resp::number::integer;
 use crate::resp::request::Args;
 
-/// With `~`, so many entries go at a time. As many lie together in Redis.
+/// With `~`, entries go that lie together in Redis: so many, if the settings do not say it.
 const TOGETHER: usize = 100;
-/// With `~`, no more go at once, unless the client says otherwise.
-const LIMIT: usize = 100 * TOGETHER;
+/// With `~`, no more than so many pieces go at once, unless the client says otherwise.
+const PIECES: usize = 100;
 
 /// What is to be left.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,8 @@ enum Left {
 #[derive(Clone, Copy, Debug)]
 pub struct Trim {
     left: Left,
-    /// `~`: more may be left.
-    is_about: bool,
+    /// `~`: more may be left. So many entries lie together then.
+    about: Option<usize>,
     /// No more go, if there is a limit.
     limit: Option<usize>,
 }
@@ -56,15 +56,32 @@ impl Trim {
                 below.take(self.limit.map_or(usize::MAX, |limit| limit.saturating_add(1))).count()
             }
         };
-        let limited = wanted.min(self.limit.unwrap_or(usize::MAX));
-        let count = if self.is_about && limited < length { limited - limited % TOGETHER } else { limited };
+        let count = match self.about {
+            None => wanted,
+            Some(together) => pieces(stream, together, wanted.min(self.limit.unwrap_or(usize::MAX))),
+        };
         let (id, _) = stream.range(Id::MIN, Id::MAX).nth(count.checked_sub(1)?)?;
         Some((id, count))
     }
 }
 
-/// Reads the options that begin at the second argument. `adds`: of XADD, so they end before an id.
-pub fn parse(args: &Args<'_>, adds: bool) -> Result<Options, Fault> {
+/// How many entries go in whole pieces, if no more than so many may. What was removed out of turn counts as if it lay there.
+fn pieces(stream: &Stream, together: usize, most: usize) -> usize {
+    if most >= stream.len() {
+        return stream.len();
+    }
+    let before = usize::try_from(stream.added()).unwrap_or(0).saturating_sub(stream.len());
+    let first = together - before % together;
+    match most.checked_sub(first) {
+        Some(more) => first + more / together * together,
+        None => 0,
+    }
+}
+
+/// Reads the options that begin at the second argument. `adds`: of XADD, so they end before an id. `together`: how many
+/// entries lie together.
+pub fn parse(args: &Args<'_>, adds: bool, together: usize) -> Result<Options, Fault> {
+    let together = if together == 0 { TOGETHER } else { together };
     let mut options = Options { trim: None, makes_none: false, id: NewId::Next, end: 0 };
     let (mut limit, mut index) = (None, 2);
     while index < args.len() {
@@ -80,7 +97,7 @@ pub fn parse(args: &Args<'_>, adds: bool) -> Result<Options, Fault> {
             let is_about = more > 1 && args.at(index) == b"~";
             index += usize::from(is_about || more > 1 && args.at(index) == b"=");
             let left = if is_length { Left::Length(length(args.at(index))?) } else { from(args.at(index))? };
-            options.trim = Some(Trim { left, is_about, limit: None });
+            options.trim = Some(Trim { left, about: is_about.then_some(together), limit: None });
         } else if more > 0 && args.is(index, "LIMIT") {
             index += 1;
             let number = integer(args.at(index)).ok_or(Fault::NotInteger)?;
@@ -121,10 +138,10 @@ fn finish(mut options: Options, limit: Option<usize>, adds: bool) -> Result<Opti
             (None, true) => Ok(options),
         };
     };
-    if limit.is_some() && !trim.is_about {
+    if limit.is_some() && trim.about.is_none() {
         return Err(needs_about);
     }
     // A limit of zero is none.
-    trim.limit = if trim.is_about { Some(limit.unwrap_or(LIMIT)).filter(|limit| *limit > 0) } else { None };
+    trim.limit = trim.about.map(|together| limit.unwrap_or(PIECES.saturating_mul(together))).filter(|limit| *limit > 0);
     Ok(options)
 }

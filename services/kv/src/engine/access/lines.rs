@@ -41,6 +41,9 @@ pub fn parse(name: &str, text: &[u8]) -> Result<Vec<User>, LinesError> {
             Err(why) => wrong.push(format!("{name}:{number}: {why}. ")),
         }
     }
+    if known.len() >= USERS_MAX && !known.contains(DEFAULT) {
+        wrong.push(format!("There is no room for the default user besides {USERS_MAX} others. "));
+    }
     if !wrong.is_empty() {
         wrong.truncate(TOLD);
         return Err(LinesError(wrong.concat()));
@@ -103,6 +106,34 @@ mod tests {
             ),
             "{line}"
         );
+    }
+
+    /// What could not be read as it was said can't be said.
+    #[test]
+    fn no_rule_ends_a_line_or_a_selector() {
+        table();
+        for rule in [
+            "+get|x\nuser evil on nopass +@all",
+            "+get|x y",
+            "+select|\0",
+            "(~a) +get)",
+            "(+get|x) ~b)",
+            "((~a)",
+            "(~a (~b)",
+        ] {
+            let mut user = User::new(b"u");
+            let applied = apply(&mut user, rule.as_bytes());
+            let written = write(std::iter::once(&user));
+            assert!(applied.is_err(), "{rule}: {}", String::from_utf8_lossy(&written));
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_the_default_user() {
+        table();
+        let others: String = (0..USERS_MAX).map(|number| format!("user {number}\n")).collect();
+        assert!(parse("f", others.as_bytes()).unwrap_err().to_string().starts_with("There is no room"));
+        assert!(parse("f", format!("{others}user default\n").as_bytes()).is_err());
     }
 
     #[test]

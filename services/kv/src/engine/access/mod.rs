@@ -8,4 +8,5 @@ pub mod judge;
 pub mod lines;
 pub mod needs;
 pub mod rules;
+pub mod uses;
 pub mod words;

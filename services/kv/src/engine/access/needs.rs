@@ -76,9 +76,9 @@ const CHANGE: &[&str] = &[
     "zremrangebyscore",
 ];
 /// Commands that take from their first key and put it into the second.
-const MOVE: &[&str] = &["blmove", "brpoplpush", "lmove", "rename", "renamenx", "rpoplpush", "smove"];
+pub const MOVE: &[&str] = &["blmove", "brpoplpush", "lmove", "rename", "renamenx", "rpoplpush", "smove"];
 /// Commands that put into their first key what they have read from the others.
-const STORE: &[&str] = &[
+pub const STORE: &[&str] = &[
     "bitop",
     "geosearchstore",
     "sdiffstore",
@@ -123,11 +123,27 @@ pub fn number_of(place: usize, command: &Command, args: &Args<'_>) -> usize {
     }
 }
 
+/// Whether a BITFIELD has no part that writes, and none that is not understood.
+fn only_reads_bits(args: &Args<'_>) -> bool {
+    let mut place = 2;
+    while place < args.len() {
+        match args.at(place).to_ascii_lowercase().as_slice() {
+            b"get" => place += 3,
+            b"overflow" => place += 2,
+            _ => return false,
+        }
+    }
+    true
+}
+
 /// What a command does with the key that is the first, or another one, of its keys.
 pub fn access(command: &Command, args: &Args<'_>, is_first: bool) -> Access {
     let is_in = |names: &[&str]| names.binary_search(&command.name).is_ok();
     match command.name {
         "set" if !args.from(3).any(|option| option.eq_ignore_ascii_case(b"GET")) => Access::WRITE,
+        "bitfield" if only_reads_bits(args) => Access::READ,
+        "pfcount" | "pfdebug" => Access::READ,
+        "pfmerge" if !is_first => Access::READ,
         "copy" | "sort" | "georadius" | "georadiusbymember" => {
             if is_first {
                 Access::READ

@@ -62,7 +62,12 @@ pub fn apply(user: &mut User, rule: &[u8]) -> Result<(), RuleError> {
         [b'!', hex @ ..] => return remove_password(user, digest(hex)?),
         [b'(', inner @ .., b')'] => {
             let mut selector = Selector::default();
-            of_line(inner).try_for_each(|rule| select(&mut selector, rule))?;
+            // A line is cut into words once more when it is read, and then this would be the end of the selector.
+            let ends = |word: &[u8]| word.ends_with(b")") || word.starts_with(b"(");
+            of_line(inner).try_for_each(|rule| match ends(rule) {
+                true => Err(RuleError::Syntax),
+                false => select(&mut selector, rule),
+            })?;
             if user.selectors.len() >= SELECTORS_MAX {
                 return Err(RuleError::TooMany);
             }
@@ -167,6 +172,8 @@ fn add_category(selector: &mut Selector, name: &[u8], is_in: bool) -> Result<(),
 }
 
 fn add_command(selector: &mut Selector, name: &[u8], is_in: bool) -> Result<(), RuleError> {
+    // What is behind a command's name may be any argument, and lines of users' files have words.
+    is_one_word(name)?;
     let said = String::from_utf8_lossy(name).into_owned();
     let Some((parent, sub)) = said.split_once('|') else {
         let (place, command) = find_place(name).ok_or(RuleError::Unknown)?;

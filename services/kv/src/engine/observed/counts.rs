@@ -1,5 +1,6 @@
 //! [`Counts`]: how often each command was executed, and what went wrong.
 
+use crate::engine::observed::durations::Durations;
 use std::collections::BTreeMap;
 
 /// Kinds of errors that are counted, at most.
@@ -12,6 +13,8 @@ pub struct Count {
     pub calls: u64,
     /// How long it took, of what was measured.
     pub nanoseconds: u64,
+    /// The same, by how long it took.
+    pub durations: Durations,
     /// How often it was refused before it was executed.
     pub rejected: u64,
     /// How often it answered an error.
@@ -21,22 +24,22 @@ pub struct Count {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// By the commands' places in the table.
+    /// By the numbers of commands and subcommands.
     commands: Vec<Count>,
     errors: BTreeMap<Box<str>, u64>,
 }
 
 impl Counts {
-    /// A command's.
+    /// A command's, or a subcommand's.
     #[inline]
-    pub fn of(&mut self, place: usize) -> Option<&mut Count> {
-        if self.commands.len() <= place {
-            self.commands.resize(place + 1, Count::default());
+    pub fn of(&mut self, number: usize) -> Option<&mut Count> {
+        if self.commands.len() <= number {
+            self.commands.resize(number + 1, Count::default());
         }
-        self.commands.get_mut(place)
+        self.commands.get_mut(number)
     }
 
-    /// All, by the places.
+    /// All, by the numbers.
     pub fn commands(&self) -> impl Iterator<Item = &Count> {
         self.commands.iter()
     }

@@ -1,6 +1,7 @@
 //! What is noted of commands: which were slow, how often each was executed, what took long, and who watches them all.
 
 pub mod counts;
+pub mod durations;
 pub mod latency;
 pub mod secrets;
 pub mod slow;

@@ -21,6 +21,8 @@ pub struct Tracking {
     pub evicted: u64,
     /// Reads that were not noted because their client had too many, or the key was too long. The client was told at once.
     pub refused: u64,
+    /// The script that is being executed has read something.
+    pub has_read: bool,
     /// What the command that is being executed has read and was not noted.
     pub unnoted: Unnoted,
 }

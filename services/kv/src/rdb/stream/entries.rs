@@ -17,6 +17,7 @@ fn wrong() -> Wrong {
 }
 
 /// Elements, one after the other.
+#[derive(Clone, Copy)]
 struct Elements<'a>(Cursor<'a>);
 
 impl<'a> Elements<'a> {
@@ -56,12 +57,9 @@ pub fn entries(first: Id, bytes: &[u8], mut give: impl FnMut(Id, &[u8]) -> Resul
     let (rest, _) = begun(bytes).ok_or_else(wrong)?;
     let mut all = Elements(rest);
     let (there, gone, count) = (all.count()?, all.count()?, all.count()?);
-    let mut names: Vec<Vec<u8>> = Vec::new();
-    for _ in 0..count {
-        let mut name = Vec::new();
-        all.put(&mut name)?;
-        names.push(name);
-    }
+    // Names are read again for each entry that has them: to keep them would take many times the memory of the piece.
+    let (names, count_of_names) = (all, count);
+    all.pass(count)?;
     if all.number()? != 0 {
         return Err(wrong());
     }
@@ -71,17 +69,18 @@ pub fn entries(first: Id, bytes: &[u8], mut give: impl FnMut(Id, &[u8]) -> Resul
         let (ms, number) = (all.number()? as u64, all.number()? as u64);
         let id = Id { ms: first.ms.wrapping_add(ms), number: first.number.wrapping_add(number) };
         let is_same = flags & SAME != 0;
-        let count = if is_same { names.len() } else { all.count()? };
+        let count = if is_same { count_of_names } else { all.count()? };
         // What is gone is passed over, and not put together: that may be long though its piece is short.
         let left = if flags & GONE != 0 {
             all.pass(if is_same { count } else { count.saturating_mul(2) })?;
             &mut gone_left
         } else {
-            let mut fields = Vec::new();
-            for index in 0..count {
-                match names.get(index).filter(|_| is_same) {
-                    Some(name) => fields.extend_from_slice(name),
-                    None => all.put(&mut fields)?,
+            let (mut fields, mut names) = (Vec::new(), names);
+            for _ in 0..count {
+                if is_same {
+                    names.put(&mut fields)?
+                } else {
+                    all.put(&mut fields)?
                 }
                 all.put(&mut fields)?;
             }

@@ -74,6 +74,7 @@ impl<R: Read> Reading<'_, R> {
             let first = self.source.string(16)?;
             let first = id_of(&first).ok_or_else(|| self.wrong())?;
             let piece = self.source.string(PIECE_BYTES_MAX)?;
+            self.budget.take_piece(piece.len()).map_err(|wrong| self.source.wrong(wrong))?;
             let Reading { budget, stream, .. } = self;
             let made = entries(first, &piece, |id, fields| {
                 if id <= top {

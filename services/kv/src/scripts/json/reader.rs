@@ -1,6 +1,7 @@
 //! `cjson.decode`.
 
 use super::settings::Settings;
+use crate::scripts::meter::Meter;
 use crate::scripts::raised;
 use mlua::{Error, Lua, Value};
 
@@ -12,7 +13,7 @@ const DEPTH_MAX: i64 = 200;
 /// # Errors
 /// It is none.
 pub fn decode(lua: &Lua, text: &[u8], settings: Settings) -> mlua::Result<Value> {
-    let mut reader = Reader { lua, text, at: 0, depth: 0, settings };
+    let mut reader = Reader { lua, text, at: 0, depth: 0, settings, meter: Meter::new(lua) };
     let value = reader.value("value")?;
     reader.blanks();
     if reader.at < text.len() {
@@ -27,6 +28,7 @@ struct Reader<'a> {
     at: usize,
     depth: i64,
     settings: Settings,
+    meter: Meter<'a>,
 }
 
 /// Whether a number begins here that C reads, and JSON does not have.
@@ -80,6 +82,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, expected: &str) -> mlua::Result<Value> {
+        self.meter.step()?;
         self.blanks();
         match self.sign() {
             Some(b'{') => self.nested(Self::object),

@@ -2,14 +2,12 @@
 
 use super::settings::{Invalid, Settings};
 use crate::scripts::decimals::general;
+use crate::scripts::meter::Meter;
 use crate::scripts::raised::{self, name_of};
-use crate::scripts::turn::spend;
 use mlua::{Error, Lua, MultiValue, Table, Value};
 
 /// Tables in tables, whatever the settings say.
 const DEPTH_MAX: i64 = 200;
-/// Places of an array that cost nothing besides their bytes.
-const MANY_PLACES: i64 = 1_000;
 /// Bytes of a text that is made.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
@@ -21,7 +19,7 @@ pub fn encode(lua: &Lua, values: &MultiValue, settings: Settings) -> mlua::Resul
     let (Some(value), 1) = (values.front(), values.len()) else {
         return Err(raised::argument(lua, 1, "encode", "expected 1 argument"));
     };
-    let mut writer = Writer { lua, settings, text: Vec::new() };
+    let mut writer = Writer { lua, settings, text: Vec::new(), meter: Meter::new(lua) };
     writer.write(value, 0)?;
     Ok(writer.text)
 }
@@ -34,10 +32,12 @@ struct Writer<'a> {
     lua: &'a Lua,
     settings: Settings,
     text: Vec<u8>,
+    meter: Meter<'a>,
 }
 
 impl Writer<'_> {
     fn write(&mut self, value: &Value, depth: i64) -> mlua::Result<()> {
+        self.meter.step()?;
         if self.text.len() > TEXT_BYTES_MAX {
             return Err(Error::MemoryError("not enough memory".to_owned()));
         }
@@ -73,9 +73,10 @@ impl Writer<'_> {
     }
 
     /// How many places an array has; `None`: the table is an object.
-    fn places(&self, table: &Table) -> mlua::Result<Option<i64>> {
+    fn places(&mut self, table: &Table) -> mlua::Result<Option<i64>> {
         let (mut most, mut count) = (0, 0_i64);
         for pair in table.pairs::<Value, Value>() {
+            self.meter.step()?;
             let place = match pair?.0 {
                 Value::Integer(place) if place > 0 => place,
                 Value::Number(place) if place > 0.0 && place.trunc() == place && place < 1e15 => place as i64,
@@ -94,11 +95,10 @@ impl Writer<'_> {
     }
 
     fn table(&mut self, table: &Table, depth: i64) -> mlua::Result<()> {
+        self.meter.table()?;
         if let Some(places) = self.places(table)? {
             // An array may have many more places than elements.
-            if places > MANY_PLACES {
-                spend(self.lua, places as u64)?;
-            }
+            self.meter.steps(places as u64)?;
             self.text.push(b'[');
             for place in 1..=places {
                 if place > 1 {

@@ -1,5 +1,6 @@
 //! MessagePack as values.
 
+use crate::scripts::meter::Meter;
 use crate::scripts::raised;
 use mlua::{Error, Lua, Value};
 
@@ -10,12 +11,13 @@ const DEPTH_MAX: usize = 200;
 pub struct Reader<'a> {
     lua: &'a Lua,
     rest: &'a [u8],
+    meter: Meter<'a>,
 }
 
 impl<'a> Reader<'a> {
     /// At the beginning of `bytes`.
     pub fn new(lua: &'a Lua, bytes: &'a [u8]) -> Reader<'a> {
-        Reader { lua, rest: bytes }
+        Reader { lua, rest: bytes, meter: Meter::new(lua) }
     }
 
     /// How many bytes are left.
@@ -55,6 +57,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// There is none.
     pub fn value(&mut self, depth: usize) -> mlua::Result<Value> {
+        self.meter.step()?;
         let kind = self.number(1)? as u8;
         Ok(match kind {
             0x00..=0x7f => Value::Number(kind.into()),

@@ -1,6 +1,7 @@
 //! Values as MessagePack.
 
 use super::arguments::fits;
+use crate::scripts::meter::Meter;
 use mlua::{Table, Value};
 
 /// Tables in tables. Those that are deeper are nothing, as with Redis: so a table may be in itself.
@@ -65,9 +66,11 @@ fn put_number(made: &mut Vec<u8>, number: f64) {
 }
 
 /// How many elements a table has, and whether it is an array: its keys are the numbers from one on.
-fn count(table: &Table) -> mlua::Result<(usize, bool)> {
+fn count(table: &Table, meter: &mut Meter<'_>) -> mlua::Result<(usize, bool)> {
     let (mut count, mut most, mut is_array) = (0, 0.0_f64, true);
+    meter.table()?;
     for pair in table.pairs::<Value, Value>() {
+        meter.step()?;
         let place = match pair?.0 {
             Value::Integer(place) => place as f64,
             Value::Number(place) => place,
@@ -83,9 +86,10 @@ fn count(table: &Table) -> mlua::Result<(usize, bool)> {
 /// Adds a value that is so deep.
 ///
 /// # Errors
-/// There is no memory.
-pub fn put(made: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+/// There is no memory, or no time left.
+pub fn put(made: &mut Vec<u8>, value: &Value, depth: usize, meter: &mut Meter<'_>) -> mlua::Result<()> {
     fits(made)?;
+    meter.step()?;
     match value {
         Value::Boolean(is_true) => made.push(if *is_true { 0xc3 } else { 0xc2 }),
         Value::Integer(number) => put_integer(made, *number),
@@ -95,23 +99,23 @@ pub fn put(made: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> 
             put_length(made, &TEXT, text.len());
             made.extend_from_slice(&text);
         }
-        Value::Table(table) if depth < DEPTH_MAX => put_table(made, table, depth)?,
+        Value::Table(table) if depth < DEPTH_MAX => put_table(made, table, depth, meter)?,
         _ => made.push(0xc0),
     }
     Ok(())
 }
 
-fn put_table(made: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<()> {
-    let (count, is_array) = count(table)?;
+fn put_table(made: &mut Vec<u8>, table: &Table, depth: usize, meter: &mut Meter<'_>) -> mlua::Result<()> {
+    let (count, is_array) = count(table, meter)?;
     if is_array {
         put_length(made, &ARRAY, count);
-        return (1..=count).try_for_each(|place| put(made, &table.raw_get::<Value>(place)?, depth + 1));
+        return (1..=count).try_for_each(|place| put(made, &table.raw_get::<Value>(place)?, depth + 1, meter));
     }
     put_length(made, &MAP, count);
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair?;
-        put(made, &name, depth + 1)?;
-        put(made, &value, depth + 1)?;
+        put(made, &name, depth + 1, meter)?;
+        put(made, &value, depth + 1, meter)?;
     }
     Ok(())
 }

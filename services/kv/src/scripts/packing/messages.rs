@@ -3,6 +3,7 @@
 use super::arguments::{RESULTS_MAX, number, optional, text};
 use super::message_reader::Reader;
 use super::message_writer::put;
+use crate::scripts::meter::Meter;
 use crate::scripts::raised;
 use crate::scripts::turn::spend;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
@@ -14,8 +15,8 @@ fn pack(lua: &Lua, values: &MultiValue) -> mlua::Result<LuaString> {
     if values.is_empty() {
         return Err(raised::argument(lua, 0, "pack", "MessagePack pack needs input."));
     }
-    let mut made = Vec::new();
-    values.iter().try_for_each(|value| put(&mut made, value, 0))?;
+    let (mut made, mut meter) = (Vec::new(), Meter::new(lua));
+    values.iter().try_for_each(|value| put(&mut made, value, 0, &mut meter))?;
     spend(lua, made.len() as u64)?;
     lua.create_string(&made)
 }

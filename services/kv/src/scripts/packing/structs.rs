@@ -2,6 +2,7 @@
 
 use super::arguments::{RESULTS_MAX, fits, number, optional, text};
 use super::format::{Format, Item, Step};
+use crate::scripts::meter::Meter;
 use crate::scripts::raised;
 use crate::scripts::turn::spend;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
@@ -40,7 +41,9 @@ fn pack(lua: &Lua, values: &MultiValue) -> mlua::Result<LuaString> {
     // Behind the arguments there is nothing, as with Redis, and not no value.
     let values = &values.iter().cloned().chain([Value::Nil]).collect::<MultiValue>();
     let (mut format, mut made, mut index) = (Format::new(&format), Vec::new(), 1);
+    let mut meter = Meter::new(lua);
     while let Some(Step { item, size, padding }) = format.next(lua, "pack", made.len())? {
+        meter.step()?;
         made.resize(made.len() + padding, 0);
         let is_value = !matches!(item, Item::Pad | Item::Control);
         match item {
@@ -83,7 +86,7 @@ fn unpack(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
     let first = usize::try_from(optional(lua, values, 2, "unpack", 1)?).unwrap_or(usize::MAX);
     let first = first.checked_sub(1);
     let mut at = first.ok_or_else(|| raised::argument(lua, 3, "unpack", "offset must be 1 or greater"))?;
-    let (mut format, mut found) = (Format::new(&format), Vec::new());
+    let (mut format, mut found, mut meter) = (Format::new(&format), Vec::new(), Meter::new(lua));
     let too_short = || raised::argument(lua, 2, "unpack", "data string too short");
     while let Some(Step { item, mut size, padding }) = format.next(lua, "unpack", at)? {
         at = at.saturating_add(padding);
@@ -114,7 +117,7 @@ fn unpack(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
             }
             Item::Pad | Item::Control => {}
         }
-        spend(lua, 1 + size as u64 / 16)?;
+        meter.steps(1 + size as u64 / 16)?;
         at += size;
     }
     found.push(Value::Number(at as f64 + 1.0));
@@ -124,8 +127,9 @@ fn unpack(lua: &Lua, values: &MultiValue) -> mlua::Result<MultiValue> {
 fn size(lua: &Lua, values: &MultiValue) -> mlua::Result<f64> {
     let format = text(lua, values, 0, "size")?;
     let format = format.as_bytes();
-    let (mut format, mut all) = (Format::new(&format), 0_usize);
+    let (mut format, mut all, mut meter) = (Format::new(&format), 0_usize, Meter::new(lua));
     while let Some(Step { item, size, padding }) = format.next(lua, "size", all)? {
+        meter.step()?;
         if item == Item::Text {
             return Err(raised::argument(lua, 1, "size", "option 's' has no fixed size"));
         }
@@ -134,16 +138,7 @@ fn size(lua: &Lua, values: &MultiValue) -> mlua::Result<f64> {
         }
         all = all.saturating_add(padding).saturating_add(size);
     }
-    spend(lua, 1 + format_cost(values))?;
     Ok(all as f64)
-}
-
-/// A format costs as many instructions as it has signs.
-fn format_cost(values: &MultiValue) -> u64 {
-    match values.front() {
-        Some(Value::String(text)) => text.as_bytes().len() as u64,
-        _ => 0,
-    }
 }
 
 /// The library.
