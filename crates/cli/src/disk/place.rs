@@ -2,9 +2,9 @@
 
 use super::device::{self, Device, DeviceError};
 use crate::daemon::DaemonArguments;
+use crate::disk::size;
 use crate::log;
 use crate::progress::progress_bar;
-use crate::size;
 use clap::Args;
 use qanat_control::client::Session;
 use qanat_control::protocol::DiskStatus;

@@ -7,8 +7,8 @@ use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
 use crate::keyspace::text::TEXT_BYTES_MAX;
+use crate::keyspace::text::Text;
 use crate::resp::number::{integer, unsigned};
-use bytes::Bytes;
 
 commands! { "bitmap":
     "setbit", 4, [WRITE GROWS], ONE, "2.2.0", "Sets or clears the bit at offset of the string value." => setbit;
@@ -140,8 +140,8 @@ fn bitop(call: &mut Call<'_>) -> Result<(), Fault> {
     };
     let is_not = call.args.is(1, "NOT");
     let sources = call.args.from(3).map(|key| call.text(key).map(|text| text.cloned().unwrap_or_default()));
-    let sources: Vec<Bytes> = sources.collect::<Result<_, _>>()?;
-    let length = sources.iter().map(Bytes::len).max().unwrap_or(0);
+    let sources: Vec<Text> = sources.collect::<Result<_, _>>()?;
+    let length = sources.iter().map(|source| source.len()).max().unwrap_or(0);
     let result: Vec<u8> = (0..length)
         .map(|place| {
             let mut bytes = sources.iter().map(|source| source.get(place).copied().unwrap_or(0));

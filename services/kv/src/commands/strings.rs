@@ -6,8 +6,8 @@ use crate::engine::command::{ALL, Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
+use crate::keyspace::value::Value;
 use crate::resp::number::{integer, sum_text};
-use bytes::Bytes;
 
 commands! { "string":
     "get", 2, [READ FAST], ONE, "1.0.0", "Returns the string value of a key." => get;
@@ -32,12 +32,15 @@ commands! { "string":
     "incrbyfloat", 3, [WRITE GROWS FAST], ONE, "2.6.0", "Increments the floating point value of a key by a number." => incrbyfloat;
 }
 
-/// Answers a string, or nothing.
-fn answer(call: &mut Call<'_>, text: Option<Bytes>) {
-    match text {
-        Some(text) => call.reply.value(&text),
-        None => call.reply.null(),
-    }
+/// Answers a key's string, or nothing; whether there is one. It is copied, or lent if it is long.
+fn read(call: &mut Call<'_>, key: &[u8]) -> Result<bool, Fault> {
+    let text = match call.state.keyspace.find_and_use(call.database, key).map(|entry| &entry.value) {
+        None => None,
+        Some(Value::Text(text)) => Some(text),
+        Some(_) => return Err(Fault::WrongType),
+    };
+    call.reply.text(text);
+    Ok(text.is_some())
 }
 
 /// Sets a key. `is_timed`: it was said when it expires.
@@ -50,10 +53,8 @@ fn put(call: &mut Call<'_>, key: &[u8], (expires, is_timed): (i64, bool), text: 
 }
 
 fn get(call: &mut Call<'_>) -> Result<(), Fault> {
-    // The value is lent to the reply, or copied if it is short; nothing is allocated.
-    let text = call.text(call.args.at(1))?.cloned();
-    call.count(text.is_some());
-    answer(call, text);
+    let is_there = read(call, call.args.at(1))?;
+    call.count(is_there);
     Ok(())
 }
 
@@ -90,7 +91,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Fault> {
         put(call, key, (expires, is_timed), text);
     }
     match (gets, is_refused) {
-        (true, _) => answer(call, old),
+        (true, _) => call.reply.text(old.as_ref()),
         (false, true) => call.reply.null(),
         (false, false) => call.reply.ok(),
     }
@@ -120,7 +121,7 @@ fn getset(call: &mut Call<'_>) -> Result<(), Fault> {
     let old = call.text(key)?.cloned();
     let text = call.args.at(2);
     put(call, key, (0, false), text);
-    answer(call, old);
+    call.reply.text(old.as_ref());
     Ok(())
 }
 
@@ -132,7 +133,7 @@ fn getdel(call: &mut Call<'_>) -> Result<(), Fault> {
         call.note(Kinds::GENERIC, "del", key);
     }
     call.count(old.is_some());
-    answer(call, old);
+    call.reply.text(old.as_ref());
     Ok(())
 }
 
@@ -160,7 +161,7 @@ fn getex(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         event.into_iter().for_each(|event| call.note(Kinds::GENERIC, event, key));
     }
-    answer(call, old);
+    call.reply.text(old.as_ref());
     Ok(())
 }
 
@@ -169,9 +170,11 @@ fn mget(call: &mut Call<'_>) -> Result<(), Fault> {
     call.reply.array(keys.len());
     for key in keys {
         // Another kind of value is nothing here, not an error.
-        let text = call.text(key).ok().flatten().cloned();
-        call.count(text.is_some());
-        answer(call, text);
+        let is_there = read(call, key).unwrap_or_else(|_| {
+            call.reply.null();
+            false
+        });
+        call.count(is_there);
     }
     Ok(())
 }

@@ -59,7 +59,10 @@ fn getrange(call: &mut Call<'_>) -> Result<(), Fault> {
     call.count(text.is_some());
     let text = text.unwrap_or_default();
     let (start, end) = range(start, stop, text.len());
-    call.reply.value(&text.slice(start..end));
+    match text.lent() {
+        Some(bytes) => call.reply.value(&bytes.slice(start..end)),
+        None => call.reply.bulk(text.get(start..end).unwrap_or_default()),
+    }
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use crate::keyspace::hash::Hash;
 use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
 use crate::keyspace::sorted::Sorted;
+use crate::keyspace::text::Text;
 use crate::keyspace::value::Value;
 use crate::resp::number::{double, integer};
 use crate::resp::reply::Reply;
 use crate::resp::request::Args;
-use bytes::Bytes;
 
 /// A command that is being executed.
 pub struct Call<'a> {
@@ -61,7 +61,7 @@ impl Call<'_> {
         self.state.keyspace.find(self.database, key)
     }
 
-    of_kind!(text, Text, Bytes, "A string.");
+    of_kind!(text, Text, Text, "A string.");
     of_kind!(hash, Hash, Hash, "A hash.");
     of_kind!(list, List, List, "A list.");
     of_kind!(set, Set, Set, "A set.");

@@ -4,9 +4,8 @@ use crate::keyspace::change::Change;
 use crate::keyspace::memory;
 use crate::keyspace::shapes::Shapes;
 use crate::keyspace::stream::change::StreamChange;
-use crate::keyspace::text;
+use crate::keyspace::text::Text;
 use crate::keyspace::value::Value;
-use bytes::Bytes;
 use indexmap::{IndexMap, IndexSet};
 use std::cell::Cell;
 
@@ -150,7 +149,7 @@ impl Database {
     }
 
     fn put(&mut self, key: &[u8], text: &[u8]) {
-        let value = Value::Text(Bytes::copy_from_slice(text));
+        let value = Value::Text(text.into());
         let (keeps_use, born) = (self.keeps_use, self.born);
         match self.get_mut(key) {
             Some(entry) => {
@@ -204,9 +203,9 @@ impl Database {
             Change::Expire { key, at } => self.expire(key, at),
             Change::Flush => *self = Database { shapes: self.shapes, ..Database::default() },
             Change::Write { key, offset, bytes } => {
-                self.alter(key, Some(|| Value::Text(Bytes::new())), |value| {
+                self.alter(key, Some(|| Value::Text(Text::default())), |value| {
                     if let Value::Text(text) = value {
-                        text::write(text, offset, bytes);
+                        text.write(offset, bytes);
                     }
                 });
             }

@@ -5,8 +5,8 @@ use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
 use crate::keyspace::sorted::Sorted;
 use crate::keyspace::stream::entries::Stream;
+use crate::keyspace::text::Text;
 use crate::resp::number::integer;
-use bytes::Bytes;
 
 /// A string that is no longer is `embstr` to those who ask.
 const EMBEDDED_BYTES: usize = 44;
@@ -15,7 +15,7 @@ const EMBEDDED_BYTES: usize = 44;
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
-    Text(Bytes),
+    Text(Text),
     /// A hash.
     Hash(Box<Hash>),
     /// A list.

@@ -77,7 +77,7 @@ mod tests {
     fn it_is_as_redis_writes_it() {
         // DUMP of "hello", by Redis 7.0.15.
         let payload = b"\x00\x05hello\x0a\x00\x63\x72\xdf\x76\x65\x34\x20\x0a";
-        assert_eq!(write(&Value::Text("hello".into())), payload);
+        assert_eq!(write(&Value::Text(b"hello".as_slice().into())), payload);
     }
 
     #[test]

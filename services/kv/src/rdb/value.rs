@@ -14,10 +14,9 @@ use crate::keyspace::list::List;
 use crate::keyspace::set::Set;
 use crate::keyspace::shapes::Shapes;
 use crate::keyspace::sorted::Sorted;
-use crate::keyspace::text::TEXT_BYTES_MAX;
+use crate::keyspace::text::{TEXT_BYTES_MAX, Text};
 use crate::keyspace::value::Value;
 use crate::resp::number::double;
-use bytes::Bytes;
 use std::io::Read;
 
 /// Bytes of a piece with elements, at most.
@@ -96,7 +95,7 @@ impl Maker {
 
 fn empty_of(number: u8) -> Option<Value> {
     Some(match number {
-        kind::STRING => Value::Text(Bytes::new()),
+        kind::STRING => Value::Text(Text::default()),
         kind::LIST | kind::LIST_ZIPLIST | kind::LIST_QUICKLIST | kind::LIST_QUICKLIST_2 => {
             Value::List(Box::<List>::default())
         }
@@ -136,7 +135,7 @@ pub fn read<R: Read>(source: &mut Source<R>, number: u8, budget: Budget) -> Resu
         kind::STRING => {
             let text = source.string(TEXT_BYTES_MAX)?;
             maker.budget.take(text.len()).map_err(|wrong| source.wrong(wrong))?;
-            maker.value = Value::Text(text.into());
+            maker.value = Value::Text(text.as_slice().into());
         }
         kind::LIST | kind::SET | kind::HASH | kind::ZSET | kind::ZSET_2 => {
             for _ in 0..source.length()? {

@@ -1,10 +1,9 @@
 //! [`Reply`]: replies, in version 2 or 3 of the protocol. Short ones are collected; a long value is lent.
 
+use crate::keyspace::text::{LENT_BYTES_MIN, Text};
 use crate::resp::number::write_answer;
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Values from here on are lent and not copied: a piece of its own costs as much as copying so many bytes.
-const LENT_BYTES_MIN: usize = 4 << 10;
 /// Memory that replies are written into is taken in pieces of so many bytes.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -119,6 +118,16 @@ impl Reply {
         self.close();
         self.pieces.push(bytes.clone());
         self.raw(b"\r\n");
+    }
+
+    /// A key's string, or nothing; a long one is lent.
+    #[inline]
+    pub fn text(&mut self, text: Option<&Text>) {
+        match text.map(|text| (text, text.lent())) {
+            Some((_, Some(bytes))) => self.value(bytes),
+            Some((text, None)) => self.bulk(text),
+            None => self.null(),
+        }
     }
 
     /// A string, or nothing.

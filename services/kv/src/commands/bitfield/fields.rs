@@ -109,7 +109,7 @@ fn bitfield(call: &mut Call<'_>, only_reads: bool) -> Result<(), Fault> {
 /// Does one operation; what it answers, or nothing if the number does not fit.
 fn execute(call: &mut Call<'_>, key: &[u8], Operation { act, kind, offset }: Operation) -> Option<i64> {
     // It is a string, or nothing, as was seen before.
-    let text = call.text(key).ok().flatten().map(AsRef::as_ref).unwrap_or_default();
+    let text = call.text(key).ok().flatten().map(|text| &**text).unwrap_or_default();
     let before = kind.number(packed::get(text, offset, kind.bits));
     let (after, answer) = match act {
         Act::Get => return Some(before),

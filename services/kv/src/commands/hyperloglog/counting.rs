@@ -13,7 +13,7 @@ use crate::engine::execute::admit_bytes;
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
-use bytes::Bytes;
+use crate::keyspace::text::Text;
 use std::collections::HashSet;
 
 commands! { "hyperloglog":
@@ -125,7 +125,7 @@ fn pfcount(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 /// What a sketch knows, or its count, which it knows from then on, as with Redis.
-fn count_one(call: &mut Call<'_>, key: &[u8], text: Bytes) -> Result<u64, Fault> {
+fn count_one(call: &mut Call<'_>, key: &[u8], text: Text) -> Result<u64, Fault> {
     let view = View::of(&text)?;
     if let Some(known) = known(&text) {
         return Ok(known);

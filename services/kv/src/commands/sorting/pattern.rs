@@ -58,7 +58,7 @@ impl<'a> Pattern<'a> {
         let found = call.find(&key).map(|entry| &entry.value);
         Ok(match (found, field) {
             (Some(Value::Hash(hash)), Some(field)) => hash.get(field).cloned(),
-            (Some(Value::Text(text)), None) => Some(text.clone()),
+            (Some(Value::Text(text)), None) => Some(text.to_bytes()),
             _ => None,
         })
     }
