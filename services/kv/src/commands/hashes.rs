@@ -6,11 +6,14 @@ use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
 use crate::engine::sampler;
 use crate::engine::scan::Scan;
+use crate::engine::state::State;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
-use crate::keyspace::hash::Hash;
+use crate::keyspace::hash::{Hash, Slot};
+use crate::keyspace::packed::FIELDS_MAX;
+use crate::keyspace::value::Value;
 use crate::resp::number::{double, integer, sum_text};
-use bytes::Bytes;
+use crate::resp::reply::Reply;
 
 commands! { "hash":
     "hset", -4, [WRITE GROWS FAST], ONE, "2.0.0", "Creates or modifies the value of a field in a hash." => |call| hset(call, "hset");
@@ -64,32 +67,39 @@ fn hsetnx(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 /// A field's value.
-fn field_of(call: &Call<'_>, key: &[u8], field: &[u8]) -> Result<Option<Bytes>, Fault> {
-    Ok(call.hash(key)?.and_then(|hash| hash.get(field)).cloned())
+fn field_of<'a>(call: &'a Call<'_>, key: &[u8], field: &[u8]) -> Result<Option<Slot<'a>>, Fault> {
+    Ok(call.hash(key)?.and_then(|hash| hash.get(field)))
 }
 
-fn answer(call: &mut Call<'_>, value: Option<&Bytes>) {
+/// A hash, while the reply is written.
+fn hash_of<'a>(state: &'a State, database: u8, key: &[u8]) -> Result<Option<&'a Hash>, Fault> {
+    match state.keyspace.find_and_use(database, key).map(|entry| &entry.value) {
+        None => Ok(None),
+        Some(Value::Hash(hash)) => Ok(Some(hash)),
+        Some(_) => Err(Fault::WrongType),
+    }
+}
+
+fn answer(reply: &mut Reply, value: Option<Slot<'_>>) {
     match value {
-        Some(value) => call.reply.value(value),
-        None => call.reply.null(),
+        Some(value) => reply.lent(&value, value.lent()),
+        None => reply.null(),
     }
 }
 
 fn hget(call: &mut Call<'_>) -> Result<(), Fault> {
-    let value = field_of(call, call.args.at(1), call.args.at(2))?;
-    call.count(value.is_some());
-    answer(call, value.as_ref());
+    let value = hash_of(call.state, call.database, call.args.at(1))?.and_then(|hash| hash.get(call.args.at(2)));
+    answer(call.reply, value);
+    let is_there = value.is_some();
+    call.count(is_there);
     Ok(())
 }
 
 fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
     let (key, fields) = (call.args.at(1), call.args.from(2));
-    call.hash(key)?;
+    let hash = hash_of(call.state, call.database, key)?;
     call.reply.array(fields.len());
-    for field in fields {
-        let value = field_of(call, key, field)?;
-        answer(call, value.as_ref());
-    }
+    fields.for_each(|field| answer(call.reply, hash.and_then(|hash| hash.get(field))));
     Ok(())
 }
 
@@ -128,12 +138,7 @@ fn hexists(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 fn all(call: &mut Call<'_>, fields: bool, values: bool) -> Result<(), Fault> {
-    let found = call.state.keyspace.find(call.database, call.args.at(1)).map(|entry| &entry.value);
-    let hash = match found {
-        None => None,
-        Some(crate::keyspace::value::Value::Hash(hash)) => Some(hash),
-        Some(_) => return Err(Fault::WrongType),
-    };
+    let hash = hash_of(call.state, call.database, call.args.at(1))?;
     let length = hash.map_or(0, |hash| hash.len());
     if fields && values {
         call.reply.map(length)
@@ -145,7 +150,7 @@ fn all(call: &mut Call<'_>, fields: bool, values: bool) -> Result<(), Fault> {
             call.reply.bulk(field);
         }
         if values {
-            call.reply.value(value);
+            call.reply.lent(&value, value.lent());
         }
     }
     Ok(())
@@ -196,10 +201,13 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
     if count.is_some_and(|count| !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count)) {
         return Err(Fault::Said("ERR value is out of range"));
     }
-    let hash = call.hash(key)?.cloned();
-    let length = hash.as_ref().map_or(0, Hash::len);
+    let length = call.hash(key)?.map_or(0, Hash::len);
     let places = sampler::places(count.unwrap_or(1), length, &mut call.state.random);
-    let found: Vec<_> = places.iter().filter_map(|place| hash.as_ref()?.at(*place)).collect();
+    let hash = hash_of(call.state, call.database, key)?;
+    // Few fields are looked at once, and not for each place.
+    let few: Vec<_> = hash.filter(|_| length <= FIELDS_MAX).into_iter().flat_map(Hash::iter).collect();
+    let at = |place| if few.is_empty() { hash?.at(place) } else { few.get(place).copied() };
+    let found: Vec<_> = places.iter().filter_map(|place| at(*place)).collect();
     let reply = &mut *call.reply;
     if count.is_none() {
         reply.optional(found.first().map(|(field, _)| *field));
@@ -214,7 +222,7 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         reply.bulk(field);
         if with_values {
-            reply.value(value);
+            reply.lent(&value, value.lent());
         }
     }
     Ok(())
@@ -222,15 +230,14 @@ fn random(call: &mut Call<'_>) -> Result<(), Fault> {
 
 fn scan(call: &mut Call<'_>) -> Result<(), Fault> {
     let scan = Scan::parse(call, 2, false)?;
-    let hash = call.hash(call.args.at(1))?;
+    let hash = hash_of(call.state, call.database, call.args.at(1))?;
     let (places, next) = scan.places(hash.map_or(0, Hash::len));
-    let found = places.filter_map(|place| hash?.at(place)).filter(|(field, _)| scan.wants(field));
-    let found: Vec<(Box<[u8]>, Bytes)> = found.map(|(field, value)| (field.into(), value.clone())).collect();
+    let found: Vec<_> = places.filter_map(|place| hash?.at(place)).filter(|(field, _)| scan.wants(field)).collect();
     cursor(call.reply, next);
     call.reply.array(2 * found.len());
     for (field, value) in found {
-        call.reply.bulk(&field);
-        call.reply.value(&value);
+        call.reply.bulk(field);
+        call.reply.lent(&value, value.lent());
     }
     Ok(())
 }

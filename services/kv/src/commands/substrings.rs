@@ -59,10 +59,8 @@ fn getrange(call: &mut Call<'_>) -> Result<(), Fault> {
     call.count(text.is_some());
     let text = text.unwrap_or_default();
     let (start, end) = range(start, stop, text.len());
-    match text.lent() {
-        Some(bytes) => call.reply.value(&bytes.slice(start..end)),
-        None => call.reply.bulk(text.get(start..end).unwrap_or_default()),
-    }
+    let lent = text.lent().map(|bytes| bytes.slice(start..end));
+    call.reply.lent(text.get(start..end).unwrap_or_default(), lent.as_ref());
     Ok(())
 }
 

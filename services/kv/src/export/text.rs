@@ -61,7 +61,7 @@ pub fn of_value(value: &Value) -> Result<Bytes, TreeError> {
     let mut lines = Lines::default();
     match value {
         Value::Text(text) => return Ok(text.to_bytes()),
-        Value::Hash(hash) => hash.iter().try_for_each(|(field, value)| lines.line([field, value]))?,
+        Value::Hash(hash) => hash.iter().try_for_each(|(field, value)| lines.line([field, &value]))?,
         Value::List(list) => list.iter().try_for_each(|element| lines.line([element.as_ref()]))?,
         Value::Set(set) => set.iter().try_for_each(|member| lines.line([member]))?,
         Value::Sorted(sorted) => {

@@ -1,6 +1,7 @@
 //! How much memory keys take, about: what was asked of the allocator, rounded as the C library's does it, and the places of keys and
 //! elements in their tables. It is known without a walk, so it is right for elements of equal length and near it for others.
 
+use crate::keyspace::text::Text;
 use crate::keyspace::value::Value;
 use bytes::Bytes;
 use std::mem::size_of;
@@ -45,8 +46,9 @@ pub fn of_value(value: &Value) -> usize {
         Value::Text(text) => allocated(text.len()),
         Value::Hash(hash) => {
             let count = hash.len();
-            let places = count * (HASH_BYTES + NAME_BYTES + size_of::<Bytes>() + INDEX_BYTES);
-            size_of_val(hash.as_ref()) + places + pieces(2 * count, hash.content_bytes())
+            let places = count * (HASH_BYTES + NAME_BYTES + size_of::<Text>() + INDEX_BYTES);
+            let table = || places + pieces(2 * count, hash.content_bytes());
+            size_of_val(hash.as_ref()) + hash.packed_bytes().map_or_else(table, allocated)
         }
         Value::List(list) => {
             size_of_val(list.as_ref()) + list.len() * size_of::<Bytes>() + pieces(list.len(), list.content_bytes())

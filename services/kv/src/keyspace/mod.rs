@@ -11,6 +11,7 @@ pub mod libraries;
 pub mod list;
 pub mod memory;
 pub mod order;
+pub mod packed;
 pub mod ranked;
 pub mod ready;
 pub mod set;

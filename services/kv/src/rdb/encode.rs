@@ -37,7 +37,7 @@ pub fn value(value: &Value, to: &mut impl Write) -> io::Result<()> {
             length(hash.len() as u64, to)?;
             hash.iter().try_for_each(|(field, value)| {
                 string(field, to)?;
-                string(value, to)
+                string(&value, to)
             })
         }
         Value::Sorted(sorted) => {

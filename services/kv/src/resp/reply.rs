@@ -123,10 +123,18 @@ impl Reply {
     /// A key's string, or nothing; a long one is lent.
     #[inline]
     pub fn text(&mut self, text: Option<&Text>) {
-        match text.map(|text| (text, text.lent())) {
-            Some((_, Some(bytes))) => self.value(bytes),
-            Some((text, None)) => self.bulk(text),
+        match text {
+            Some(text) => self.lent(text, text.lent()),
             None => self.null(),
+        }
+    }
+
+    /// A string that is lent, if that can be.
+    #[inline]
+    pub fn lent(&mut self, bytes: &[u8], lent: Option<&Bytes>) {
+        match lent {
+            Some(lent) => self.value(lent),
+            None => self.bulk(bytes),
         }
     }
 

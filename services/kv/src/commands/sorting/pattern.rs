@@ -57,7 +57,7 @@ impl<'a> Pattern<'a> {
         let key = [before, element, behind].concat();
         let found = call.find(&key).map(|entry| &entry.value);
         Ok(match (found, field) {
-            (Some(Value::Hash(hash)), Some(field)) => hash.get(field).cloned(),
+            (Some(Value::Hash(hash)), Some(field)) => hash.get(field).map(|value| value.to_bytes()),
             (Some(Value::Text(text)), None) => Some(text.to_bytes()),
             _ => None,
         })
