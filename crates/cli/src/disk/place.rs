@@ -1,8 +1,8 @@
 //! The disk that a command is about: one of the daemon's, or a file or device, opened.
 
 use super::device::{self, Device, DeviceError};
+use super::size;
 use crate::daemon::DaemonArguments;
-use crate::disk::size;
 use crate::log;
 use crate::progress::progress_bar;
 use clap::Args;

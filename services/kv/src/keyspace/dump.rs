@@ -13,7 +13,9 @@ pub fn changes(key: &[u8], entry: &Entry, mut give: impl FnMut(Change<'_>)) {
     give(Change::Delete { key });
     match &entry.value {
         Value::Text(_) => {}
-        Value::Hash(hash) => hash.iter().for_each(|(field, value)| give(Change::SetField { key, field, value: &value })),
+        Value::Hash(hash) => {
+            hash.iter().for_each(|(field, value)| give(Change::SetField { key, field, value: &value }))
+        }
         Value::List(list) => list.iter().for_each(|element| give(Change::Push { key, end: End::Back, element })),
         Value::Set(set) => set.iter().for_each(|member| give(Change::AddMember { key, member })),
         Value::Sorted(sorted) => {

@@ -90,7 +90,7 @@ impl Hash {
     /// How many fields.
     pub fn len(&self) -> usize {
         match &self.fields {
-            Fields::Packed(packed) => packed.len(),
+            Fields::Packed(packed) => packed.count(),
             Fields::Table(table) => table.len(),
         }
     }

@@ -45,7 +45,7 @@ impl Packed {
     }
 
     /// How many.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         usize::from(self.count)
     }
 
