@@ -1,10 +1,10 @@
 //! The disk that a command is about: one of the daemon's, or a file or device, opened.
 
 use super::device::{self, Device, DeviceError};
+use super::size;
 use crate::daemon::DaemonArguments;
 use crate::log;
 use crate::progress::progress_bar;
-use crate::size;
 use clap::Args;
 use qanat_control::client::Session;
 use qanat_control::protocol::DiskStatus;
