@@ -93,8 +93,8 @@ mod tests {
     fn what_is_told_is_what_is_needed() {
         assert!(USES.iter().all(|(_, names)| names.is_sorted()) && STORE.is_sorted());
         for command in table().iter().filter(|command| command.keys != Keys::None) {
-            let name = 0..command.name.len();
-            let args = Args::new(command.name.as_bytes(), std::slice::from_ref(&name));
+            let range = 0..command.name.len();
+            let args = Args::new(command.name.as_bytes(), std::slice::from_ref(&range));
             for is_first in [true, false] {
                 let told = uses(command, &args, is_first);
                 let reads = told.contains("access");
