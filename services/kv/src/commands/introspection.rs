@@ -3,8 +3,7 @@
 use crate::engine::access::categories::{Categories, of_command, of_subcommand};
 use crate::engine::access::uses::uses;
 use crate::engine::call::Call;
-use crate::engine::command::{Command, Keys, NO_KEYS, all, commands};
-use crate::engine::execute;
+use crate::engine::command::{Command, Keys, NO_KEYS, all, commands, find};
 use crate::engine::fault::Fault;
 use crate::engine::help;
 use crate::engine::scan::matches;
@@ -44,7 +43,7 @@ fn document(reply: &mut Reply, command: &Command) {
 
 fn command(call: &mut Call<'_>) -> Result<(), Fault> {
     let (args, table) = (call.args, all());
-    let named = || args.from(2).map(|name| execute::find(name)).collect::<Vec<_>>();
+    let named = || args.from(2).map(|name| find(name)).collect::<Vec<_>>();
     if args.len() == 1 || args.is(1, "INFO") && args.len() == 2 {
         call.reply.array(table.len());
         table.iter().for_each(|command| tell(call.reply, command));
@@ -141,7 +140,7 @@ fn is_counted_right(keys: Keys, args: &Args<'_>) -> bool {
 fn keys(call: &mut Call<'_>, has_uses: bool) -> Result<(), Fault> {
     let (text, ranges) = call.args.joined(2);
     let args = Args::new(&text, &ranges);
-    let command = execute::find(args.at(0)).ok_or(Fault::Said("ERR Invalid command specified"))?;
+    let command = find(args.at(0)).ok_or(Fault::Said("ERR Invalid command specified"))?;
     if !command.takes(args.len()) {
         return Err(Fault::Said("ERR Invalid number of arguments specified for command"));
     }

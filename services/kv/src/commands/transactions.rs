@@ -1,7 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH. All changes of a transaction are one record: after a crash all of them are there, or none.
 
 use crate::engine::call::Call;
-use crate::engine::command::{ALL, NO_KEYS, commands};
+use crate::engine::command::{ALL, NO_KEYS, commands, find_place};
 use crate::engine::eviction;
 use crate::engine::execute;
 use crate::engine::fault::Fault;
@@ -100,7 +100,7 @@ fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     call.reply.array(transaction.queued.len());
     for queued in &transaction.queued {
         let args = Args::new(&queued.text, &queued.ranges);
-        let Some(found) = execute::find_place(args.at(0)) else { continue };
+        let Some(found) = find_place(args.at(0)) else { continue };
         let allowed = match call.state.users.judges {
             true => guard::admit(call.state, call.client, found, &args, When::AtExec),
             false => Ok(()),

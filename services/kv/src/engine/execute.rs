@@ -1,8 +1,7 @@
 //! Executing a request: what is looked at before a command runs, as Redis does it.
 
 use crate::engine::call::Call;
-use crate::engine::command::{Command, Flags};
-pub use crate::engine::command::{Found, find, find_place};
+use crate::engine::command::{Command, Flags, Found, find, find_place};
 use crate::engine::eviction;
 use crate::engine::fault::Fault;
 use crate::engine::guard::{self, When};

@@ -2,9 +2,9 @@
 
 use crate::engine::access::judge::judge;
 use crate::engine::access::needs;
-use crate::engine::command::Flags;
+use crate::engine::command::{Flags, Found, find_place};
 use crate::engine::eviction;
-use crate::engine::execute::{self, Found};
+use crate::engine::execute;
 use crate::engine::fault::Fault;
 use crate::engine::guard::{self, When};
 use crate::keyspace::text::TEXT_BYTES_MAX;
@@ -90,8 +90,7 @@ fn gathered(values: &MultiValue) -> Result<Gathered, Fault> {
 }
 
 fn allowed(turn: &Turn, args: &Args<'_>) -> Result<Found, Fault> {
-    let (place, command) =
-        execute::find_place(args.at(0)).ok_or(Fault::Said("ERR Unknown Redis command called from script"))?;
+    let (place, command) = find_place(args.at(0)).ok_or(Fault::Said("ERR Unknown Redis command called from script"))?;
     if !command.takes(args.len()) {
         return Err(Fault::Said("ERR Wrong number of args calling Redis command from script"));
     }
@@ -117,7 +116,7 @@ pub fn may_call(lua: &Lua, values: MultiValue) -> mlua::Result<bool> {
     let (bytes, ranges) = gathered(&values).map_err(|fault| raised::code(fault.to_string()))?;
     let args = Args::new(&bytes, &ranges);
     let unknown = || raised::code("ERR Invalid command passed to redis.acl_check_cmd()");
-    let (place, command) = execute::find_place(args.at(0)).ok_or_else(unknown)?;
+    let (place, command) = find_place(args.at(0)).ok_or_else(unknown)?;
     if needs::is_unknown(command, &args) {
         return Err(unknown());
     }
