@@ -78,9 +78,9 @@ SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo
 
 test-unit: deps ## unit and property tests, the simulator, the house rules: no root needed
 	cargo test --workspace --quiet --lib --bins $(addprefix --test ,$(UNIT_TESTS))
-	env --unset=MAKEFLAGS cargo test --workspace --quiet --doc
+	env --unset=MAKEFLAGS --unset=MFLAGS cargo test --workspace --quiet --doc
 
-RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) env --unset=MAKEFLAGS --default-signal=HUP,INT,QUIT \
+RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) env --unset=MAKEFLAGS --unset=MFLAGS --default-signal=HUP,INT,QUIT \
 	cargo test --workspace --no-fail-fast $(addprefix --test ,$(1)) -- --test-threads=1
 
 test-system: test-busy test-waiting ## segment scripts, end to end over veth with real programs, hostile users, faults: as root

@@ -12,8 +12,9 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// A porter that is busy for so long waits for something that was sent to it.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A porter that is busy for so long waits for something that was sent to it. On a busy machine an honest one may need seconds, and its user's
+/// requests alone wait for it.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// One that has had nothing to do for so long ends.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
