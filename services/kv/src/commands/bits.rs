@@ -6,8 +6,7 @@ use crate::engine::command::{Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
 use crate::keyspace::events::Kinds;
-use crate::keyspace::text::TEXT_BYTES_MAX;
-use crate::keyspace::text::Text;
+use crate::keyspace::text::{TEXT_BYTES_MAX, Text};
 use crate::resp::number::{integer, unsigned};
 
 commands! { "bitmap":

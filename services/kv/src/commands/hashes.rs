@@ -1,7 +1,7 @@
 //! Hashes.
 
 use crate::commands::scanning::cursor;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, value_of};
 use crate::engine::command::{ONE, commands};
 use crate::engine::fault::Fault;
 use crate::engine::sampler;
@@ -73,11 +73,10 @@ fn field_of<'a>(call: &'a Call<'_>, key: &[u8], field: &[u8]) -> Result<Option<S
 
 /// A hash, while the reply is written.
 fn hash_of<'a>(state: &'a State, database: u8, key: &[u8]) -> Result<Option<&'a Hash>, Fault> {
-    match state.keyspace.find_and_use(database, key).map(|entry| &entry.value) {
-        None => Ok(None),
-        Some(Value::Hash(hash)) => Ok(Some(hash)),
-        Some(_) => Err(Fault::WrongType),
-    }
+    value_of::<Hash>(state, database, key, |value| match value {
+        Value::Hash(hash) => Some(hash),
+        _ => None,
+    })
 }
 
 fn answer(reply: &mut Reply, value: Option<Slot<'_>>) {

@@ -1,7 +1,7 @@
 //! Strings: set, get, and numbers in them.
 
 use crate::commands::expiry::{self, Unit};
-use crate::engine::call::Call;
+use crate::engine::call::{Call, value_of};
 use crate::engine::command::{ALL, Keys, ONE, commands};
 use crate::engine::fault::Fault;
 use crate::keyspace::change::Change;
@@ -34,11 +34,10 @@ commands! { "string":
 
 /// Answers a key's string, or nothing; whether there is one. It is copied, or lent if it is long.
 fn read(call: &mut Call<'_>, key: &[u8]) -> Result<bool, Fault> {
-    let text = match call.state.keyspace.find_and_use(call.database, key).map(|entry| &entry.value) {
-        None => None,
-        Some(Value::Text(text)) => Some(text),
-        Some(_) => return Err(Fault::WrongType),
-    };
+    let text = value_of(call.state, call.database, key, |value| match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    })?;
     call.reply.text(text);
     Ok(text.is_some())
 }

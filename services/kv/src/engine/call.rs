@@ -40,13 +40,27 @@ macro_rules! of_kind {
         /// # Errors
         /// [`Fault::WrongType`].
         pub fn $name(&self, key: &[u8]) -> Result<Option<&$type>, Fault> {
-            match self.find(key).map(|entry| &entry.value) {
-                None => Ok(None),
-                Some(Value::$kind(value)) => Ok(Some(value)),
-                Some(_) => Err(Fault::WrongType),
-            }
+            value_of::<$type>(self.state, self.database, key, |value| match value {
+                Value::$kind(value) => Some(value),
+                _ => None,
+            })
         }
     };
+}
+
+/// A value of the kind that `kind` picks, while the reply is written: only the state is borrowed.
+///
+/// # Errors
+/// [`Fault::WrongType`].
+#[inline]
+pub fn value_of<'a, T>(
+    state: &'a State,
+    database: u8,
+    key: &[u8],
+    kind: impl FnOnce(&'a Value) -> Option<&'a T>,
+) -> Result<Option<&'a T>, Fault> {
+    let found = state.keyspace.find_and_use(database, key);
+    found.map(|entry| kind(&entry.value).ok_or(Fault::WrongType)).transpose()
 }
 
 impl Call<'_> {

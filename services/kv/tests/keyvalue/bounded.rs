@@ -4,13 +4,7 @@ use crate::client::Store;
 use qanat_kv::engine::invalidation;
 
 fn ask(store: &mut Store, client: usize, words: &[&[u8]]) -> String {
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        request.extend_from_slice(word);
-        request.extend_from_slice(b"\r\n");
-    }
-    store.say(client, &request)
+    store.ask(client, words)
 }
 
 fn eval(store: &mut Store, script: &str) -> String {

@@ -51,6 +51,17 @@ impl Store {
         text(&heard).trim_end().to_owned()
     }
 
+    /// The same, for a request of these words.
+    pub fn ask<W: AsRef<[u8]>>(&mut self, client: usize, words: &[W]) -> String {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().map(AsRef::as_ref) {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        self.say(client, &request)
+    }
+
     /// The same, of the first client, for a line as it is typed.
     pub fn line(&mut self, line: &str) -> String {
         self.say(0, format!("{line}\r\n").as_bytes())

@@ -6,13 +6,7 @@ use qanat_kv::rdb::payload::close;
 use std::time::Duration;
 
 fn ask(store: &mut Store, words: &[&[u8]]) -> String {
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        request.extend_from_slice(word);
-        request.extend_from_slice(b"\r\n");
-    }
-    store.say(0, &request)
+    store.ask(0, words)
 }
 
 fn library(name: &str, function: &str) -> String {

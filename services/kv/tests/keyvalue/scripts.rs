@@ -5,9 +5,7 @@ use qanat_kv::keyspace::space::Keyspace;
 
 /// What a request is answered.
 fn ask(store: &mut Store, words: &[&str]) -> String {
-    let mut request = format!("*{}\r\n", words.len());
-    words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-    store.say(0, request.as_bytes())
+    store.ask(0, words)
 }
 
 fn eval(store: &mut Store, script: &str) -> String {
