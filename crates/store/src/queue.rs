@@ -135,6 +135,7 @@ impl Queue {
                         self.log.fail(StoreError::Contradiction { place, what: "a record of the queue can't be read" });
                     }
                 }
+                Told::Whole => {}
                 Told::Recovered(log) => {
                     self.trim(storage);
                     return Some(QueueEvent::Recovered { elements: self.len(), log });

@@ -13,6 +13,8 @@ use qanat_api::StorageCommands;
 /// How far a log that was found is to be taken before it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
+    /// Nothing is written before whoever was told of the [whole](Told::Whole) asks for more: it may find that it can't be.
+    Found,
     /// What was read is to be made durable: the process before this one may have died with it in the disk's cache.
     FlushDue,
     Flushing,
@@ -115,7 +117,7 @@ impl Running {
                 }
                 return Ok(None);
             }
-            Stage::Flushing => return Ok(None),
+            Stage::Found | Stage::Flushing => return Ok(None),
             Stage::Superblocks | Stage::Ready => {}
         }
         self.head.pump(io, storage)?;

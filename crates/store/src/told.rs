@@ -63,6 +63,8 @@ pub enum LogEvent<'a> {
 #[derive(Debug)]
 pub(crate) enum Told {
     Record(Position, RecordKind),
+    /// All records were told of. Whoever finds that they can't all be so fails the log now: nothing was written yet.
+    Whole,
     Recovered(Recovered),
     Durable,
     Checkpointed(u64),

@@ -102,7 +102,8 @@ impl Journal {
 
     /// The next news; while it is recovered, records are put into the keyspace.
     pub fn next(&mut self, keyspace: &mut Keyspace, storage: &mut dyn StorageCommands) -> Option<News> {
-        loop {
+        // A log that was refused is asked for nothing more, so nothing of it is written.
+        while self.failure.is_none() {
             match self.log.next(storage)? {
                 LogEvent::Record { position, bytes, .. } => {
                     if !keyspace.replay(bytes) {
@@ -135,6 +136,7 @@ impl Journal {
                 LogEvent::Failed(error) => return self.fail(error),
             }
         }
+        None
     }
 
     fn fail(&mut self, error: StoreError) -> Option<News> {

@@ -149,10 +149,15 @@ impl Objects {
                     }
                 }
             }
-            Told::Recovered(log) => match self.divide() {
-                Ok(()) => self.told.push_back(ObjectEvent::Recovered { objects: self.table.objects.len(), log }),
-                Err(error) => self.log.fail(error),
-            },
+            Told::Whole => {
+                if let Err(error) = self.divide() {
+                    self.log.fail(error);
+                }
+            }
+            Told::Recovered(log) => {
+                self.reserve();
+                self.told.push_back(ObjectEvent::Recovered { objects: self.table.objects.len(), log });
+            }
             Told::Durable => self.durable(),
             Told::Checkpointed(_) => self.floor = self.log.bytes().0,
             Told::Failed(error) => self.told.push_back(ObjectEvent::Failed(error)),
@@ -173,7 +178,6 @@ impl Objects {
             }
             self.table_bytes += RECORD_BYTES + name.len() as u64;
         }
-        self.reserve();
         Ok(())
     }
 

@@ -148,7 +148,10 @@ impl Log {
         });
         let fetch = Fetch::new((ring, identity), frame_bytes, self.options.record_bytes_max);
         let recovered = Recovered { bytes: end.position - start, ..recovered };
-        let (stage, checkpoint, checkpointed) = (Stage::FlushDue, None, None);
+        // Of a new store there is nothing to judge.
+        let stage = if recovered.is_new { Stage::FlushDue } else { Stage::Found };
+        self.told.push_back(Told::Whole);
+        let (checkpoint, checkpointed) = (None, None);
         self.phase = Phase::Run(Box::new(Running { stage, recovered, head, writer, fetch, checkpoint, checkpointed }));
     }
 
@@ -260,11 +263,18 @@ impl Log {
     // It lends, so it is no iterator.
     #[allow(clippy::should_implement_trait, reason = "see above")]
     pub fn next(&mut self, storage: &mut dyn StorageCommands) -> Option<LogEvent<'_>> {
-        let told = self.tell(storage)?;
+        let told = loop {
+            match self.tell(storage)? {
+                Told::Whole => {}
+                told => break told,
+            }
+        };
         let before = self.durable();
         let bytes = self.bytes_told();
         Some(match told {
             Told::Record(position, kind) => LogEvent::Record { position, kind, bytes },
+            // See above.
+            Told::Whole => return None,
             Told::Recovered(recovered) => LogEvent::Recovered(recovered),
             Told::Durable => LogEvent::Durable { before },
             Told::Checkpointed(start) => LogEvent::Checkpointed { start: Position::new(start, 0) },
@@ -297,6 +307,9 @@ impl Log {
     pub(crate) fn tell(&mut self, storage: &mut dyn StorageCommands) -> Option<Told> {
         if let Phase::Run(running) = &mut self.phase {
             running.fetch.take_back();
+            if self.told.is_empty() && running.stage == Stage::Found {
+                running.stage = Stage::FlushDue;
+            }
         }
         if let Some((position, kind)) = self.next_record(storage) {
             return Some(Told::Record(position, kind));
@@ -328,7 +341,7 @@ impl Log {
                     is_new: false,
                 };
                 if self.options.is_read_only {
-                    self.told.push_back(Told::Recovered(recovered));
+                    self.told.extend([Told::Whole, Told::Recovered(recovered)]);
                     self.phase = Phase::Finished;
                 } else {
                     let found = ((**superblock).clone(), *worse);
