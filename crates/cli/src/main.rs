@@ -3,6 +3,7 @@
 //! Exit codes are in [`exit`].
 #![forbid(unsafe_code)]
 
+mod cert;
 mod columns;
 mod control;
 mod daemon;
@@ -48,6 +49,7 @@ Examples:
   sudo qanat up                                 the daemon: then no server needs root
   sudo qanat run -- redis-server --bind 10.77.0.2   a program as it is, on a stack of its own
   sudo qanat web ./site                         serve a directory at http://10.77.0.2/
+  sudo qanat web ./site --https                 the same by HTTPS, with a certificate of its own
   sudo qanat load http http://10.77.0.2/ -c 64  ask for it, as fast as one core can
   sudo qanat delay eth1 eth2 --delay 20ms       a network emulator between two interfaces
   qanat echo --link memif:/tmp/echo.sock        send back what comes, through shared memory
@@ -64,6 +66,7 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Service(Service),
+    Cert(cert::Arguments),
     Load(load::Arguments),
     Disk(disk::Arguments),
     Net(Box<net::Arguments>),
@@ -138,6 +141,7 @@ fn run(command: Command) -> ExitCode {
     }
     let outcome = match command {
         Command::Service(service) => service.run(),
+        Command::Cert(arguments) => cert::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Disk(arguments) => disk::run(&arguments),
         Command::Net(arguments) => net::run(&arguments),

@@ -33,6 +33,17 @@ pub struct Site {
     pub root: PathBuf,
 }
 
+/// How content is served over TLS.
+#[derive(Clone, Debug)]
+pub struct Https {
+    /// Certificates, keys, and what else handshakes need.
+    pub tls: qanat_tls::Loaded,
+    /// A second port, where requests of plain HTTP are told the address to ask at; `None`: there is none.
+    pub redirect_port: Option<u16>,
+    /// Browsers that were here once ask by HTTPS alone for so many seconds (RFC 6797). 0: they are not told to.
+    pub hsts_seconds: u64,
+}
+
 /// Bounds on what clients can make the service hold or do.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -126,6 +137,8 @@ pub struct WebConfig {
     pub window_bytes: usize,
     /// Windows in memory at once, all connections together.
     pub windows_max: usize,
+    /// Over TLS, at [`port`](WebConfig::port); `None`: plain HTTP. Segments are copied per send then.
+    pub https: Option<Https>,
     /// See [`Limits`].
     pub limits: Limits,
     /// See [`WallClock`].
@@ -155,6 +168,7 @@ impl WebConfig {
             reader_threads: 2,
             window_bytes: 256 * 1024,
             windows_max: 256,
+            https: None,
             limits: Limits::default(),
             wall_clock: WallClock::System,
         }

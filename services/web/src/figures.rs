@@ -1,5 +1,6 @@
 //! Live figures: what an operator watches.
 
+use qanat_tls::TlsFigures;
 use serde::Serialize;
 
 /// Counters since start, and gauges. Plain numbers; serialisable.
@@ -73,6 +74,10 @@ pub struct Figures {
     pub log_lines: u64,
     /// Access-log lines dropped because the writer was behind, or failed.
     pub log_drops: u64,
+    /// Requests of plain HTTP that were told to ask by HTTPS.
+    pub redirects: u64,
+    /// Of the layer below, if there is one.
+    pub tls: TlsFigures,
 }
 
 impl Figures {
@@ -108,9 +113,11 @@ impl Figures {
             (&mut self.stream_errors, ended.stream_errors),
             (&mut self.log_lines, ended.log_lines),
             (&mut self.log_drops, ended.log_drops),
+            (&mut self.redirects, ended.redirects),
         ];
         let counts = pairs.into_iter().chain(self.responses.iter_mut().zip(ended.responses));
         counts.for_each(|(count, before)| *count += before);
+        self.tls.add(&ended.tls);
         self
     }
 

@@ -23,6 +23,6 @@ pub mod http;
 mod readers;
 mod service;
 
-pub use config::{CopyMode, Limits, Site, WallClock, WebConfig, WebError};
+pub use config::{CopyMode, Https, Limits, Site, WallClock, WebConfig, WebError};
 pub use figures::Figures;
 pub use service::{WebHandle, WebService};

@@ -362,13 +362,26 @@ impl AttachArguments {
 /// What a virtual function's address follows in `--interface`.
 const FUNCTION: &str = "vf:";
 
-/// `http://…` of an address and port.
-pub fn url(address: IpAddr, port: u16) -> String {
+/// How content is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// In plain text.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+/// `http://…` or `https://…` of an address and port.
+pub fn url(scheme: Scheme, address: IpAddr, port: u16) -> String {
     let host = match address {
         IpAddr::V4(v4) => v4.to_string(),
         IpAddr::V6(v6) => format!("[{v6}]"),
     };
-    if port == 80 { format!("http://{host}/") } else { format!("http://{host}:{port}/") }
+    let (name, usual_port) = match scheme {
+        Scheme::Http => ("http", 80),
+        Scheme::Https => ("https", 443),
+    };
+    if port == usual_port { format!("{name}://{host}/") } else { format!("{name}://{host}:{port}/") }
 }
 
 #[cfg(test)]
@@ -382,8 +395,11 @@ mod tests {
         for wrong in ["10.0.0.1", "10.0.0.1/33", "10.0.0/8", "fd00::1/129", "/"] {
             assert!(wrong.parse::<Prefixed>().is_err(), "{wrong}");
         }
-        assert_eq!(url("10.0.0.1".parse().unwrap(), 8_080), "http://10.0.0.1:8080/");
-        assert_eq!(url("fd00::1".parse().unwrap(), 80), "http://[fd00::1]/");
+        let (four, six) = ("10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap());
+        assert_eq!(url(Scheme::Http, four, 8_080), "http://10.0.0.1:8080/");
+        assert_eq!(url(Scheme::Http, six, 80), "http://[fd00::1]/");
+        assert_eq!(url(Scheme::Https, four, 80), "https://10.0.0.1:80/");
+        assert_eq!(url(Scheme::Https, six, 443), "https://[fd00::1]/");
     }
 
     #[derive(clap::Parser)]

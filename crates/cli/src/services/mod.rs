@@ -5,6 +5,7 @@ mod dns;
 mod echo;
 mod echo_disk;
 mod hello;
+mod https;
 mod kv;
 mod web;
 

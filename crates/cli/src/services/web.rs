@@ -1,7 +1,8 @@
 //! `qanat web`: a directory, served from our own TCP.
 
+use super::https::{HttpsArguments, Secrets};
 use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
-use crate::host::attach::url;
+use crate::host::attach::{Scheme, url};
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
@@ -57,17 +58,19 @@ Examples:
   sudo qanat web ./site --interface eth1 --vlan 5 --address 10.5.0.7/24
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
   sudo qanat web ./site --placement split            its stack in another process, which it cannot harm
+  sudo qanat web ./site --https                      at https://10.77.0.2/, with a certificate of its own
+  sudo qanat web ./site --https --certificate fullchain.pem --key privkey.pem --hsts 31536000
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
   sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
   sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
-Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
+Signals: INT, TERM: finish what is under way and stop. HUP: look at the files and certificates again, reopen the log.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
 pub struct Arguments {
     /// Directory to serve
     directory: PathBuf,
-    /// Port to listen on
-    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
-    port: u16,
+    /// Port to listen on (default: 80; 443 with --https)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
     /// How each segment gets its bytes: copies kept ready in device memory, or one copied at each sending
     #[arg(long, value_enum, default_value_t = Copy::Pre)]
     copy: Copy,
@@ -112,6 +115,8 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     send_rate_min: u32,
     #[command(flatten)]
+    https: HttpsArguments,
+    #[command(flatten)]
     export: ExportArguments,
     #[command(flatten)]
     place: HostArguments,
@@ -130,11 +135,23 @@ fn parse_site(text: &str) -> Result<Site, String> {
 }
 
 impl Arguments {
+    fn scheme(&self) -> Scheme {
+        if self.https.https { Scheme::Https } else { Scheme::Http }
+    }
+
+    fn port(&self) -> u16 {
+        let usual = match self.scheme() {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        };
+        self.port.unwrap_or(usual)
+    }
+
     /// `serves_six`: over IPv6 too, or perhaps.
     fn config(&self, serves_six: bool) -> WebConfig {
         let mut config = WebConfig::new(&self.directory);
         config.sites.clone_from(&self.host);
-        config.port = self.port;
+        config.port = self.port();
         config.copy_mode = match self.copy {
             Copy::Pre => CopyMode::Pre,
             Copy::PerSend => CopyMode::PerSend,
@@ -186,13 +203,21 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         std::fs::read_dir(&arguments.directory).map_err(|error| {
             format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
         })?;
-        Ok(Web { arguments, service: Arc::default() })
+        let https = arguments.https.secrets()?;
+        if arguments.https.is_self_signed() && arguments.place.placement.app_cores > 1 {
+            return Err("--app-cores with --https needs --certificate and --key, because all processes are to show the same one: \
+                        `qanat cert` makes one"
+                .to_owned());
+        }
+        Ok(Web { arguments, https, service: Arc::default() })
     })
 }
 
 /// The server, as the host knows it.
 struct Web<'a> {
     arguments: &'a Arguments,
+    /// Certificates and keys, if it serves by HTTPS.
+    https: Option<Arc<Secrets>>,
     /// The service that runs now.
     service: Arc<Mutex<Option<WebHandle>>>,
 }
@@ -205,13 +230,15 @@ impl Application for Web<'_> {
     const TELLS_PLACE: bool = true;
 
     fn requirements(&self) -> Requirements {
-        let port = self.arguments.port;
-        let ports = vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }];
+        let ports = [Some(self.arguments.port()), self.arguments.https.redirect_port()].into_iter().flatten();
+        let ports = ports.map(|port| PortRange { protocol: PROTOCOL_TCP, first: port, last: port }).collect();
         Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
     }
 
     fn prepared_frames(&self, frame_size: u32) -> u32 {
         match self.arguments.copy {
+            // What is sealed is of one connection: no ready frame serves another.
+            Copy::Pre if self.arguments.https.https => 0,
             Copy::Pre => (self.arguments.frame_memory_mib() << 20) / frame_size,
             Copy::PerSend => 0,
         }
@@ -221,16 +248,18 @@ impl Application for Web<'_> {
         let log = self.arguments.access_log.iter();
         let trees = self.arguments.roots().map(|root| Need::Tree(root.clone(), self.arguments.hidden));
         let needs = trees.chain(log.clone().cloned().map(Need::Append)).collect();
-        let read = self.arguments.roots().flat_map(|root| served(root)).collect();
-        Files::new(needs, read, log.map(|log| directory_of(log)).collect())
+        let https = &self.arguments.https;
+        let read = self.arguments.roots().flat_map(|root| served(root)).chain(https.read()).collect();
+        Files::new(needs, read, log.map(|log| directory_of(log)).chain(https.write()).collect())
     }
 
     fn export(&self) -> Option<&ExportArguments> {
         Some(&self.arguments.export)
     }
 
-    /// The log. All else that is read and written, is by who goes on.
+    /// The log, and the keys. All else that is read and written, is by who goes on.
     fn open(&mut self, privilege: &Privilege) -> Result<(), String> {
+        self.https.iter().try_for_each(|secrets| secrets.open())?;
         self.arguments.access_log.iter().try_for_each(|log| privilege.make_file(log))
     }
 
@@ -239,6 +268,9 @@ impl Application for Web<'_> {
         if place.is_split {
             // There are no ready frames on a net core.
             config.copy_mode = CopyMode::PerSend;
+        }
+        if let Some(secrets) = &self.https {
+            config.https = Some(self.arguments.https.web(secrets.load(&place.addresses)?));
         }
         let service = WebService::new(config).map_err(|error| error.to_string())?;
         *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
@@ -251,15 +283,24 @@ impl Application for Web<'_> {
 
     fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
         let (service, access_log) = (Arc::clone(&self.service), self.arguments.access_log.clone());
+        let https = self.https.clone();
         Some(Box::new(move || {
             access_log.iter().for_each(|log| tell_of_lost(log));
-            service.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(WebHandle::reload);
+            let tls = https.as_ref().and_then(|secrets| secrets.reload());
+            for service in service.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                tls.iter().cloned().for_each(|tls| service.set_tls(tls));
+                service.reload();
+            }
         }))
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
         let directory = self.arguments.directory.display();
-        let urls: Vec<String> = place.addresses.iter().map(|address| url(*address, self.arguments.port)).collect();
+        let urls: Vec<String> = place
+            .addresses
+            .iter()
+            .map(|address| url(self.arguments.scheme(), *address, self.arguments.port()))
+            .collect();
         Announcement {
             json: json!({
                 "event": "serving", "urls": urls, "directory": directory.to_string(),

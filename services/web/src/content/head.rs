@@ -27,6 +27,9 @@ pub const fn connection_text(close: bool) -> &'static [u8; CONNECTION_LENGTH] {
     if close { b"     close" } else { b"keep-alive" }
 }
 
+/// The field that tells browsers to ask by HTTPS alone (RFC 6797).
+pub const STRICT_TRANSPORT: &str = "Strict-Transport-Security";
+
 /// What is said about a file in every response that concerns it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Representation {
@@ -42,6 +45,8 @@ pub struct Representation {
     pub varies: bool,
     /// Cache-Control, if any.
     pub cache_control: Option<String>,
+    /// See [`STRICT_TRANSPORT`]. It is said in the heads that are prepared; all others have it anyway.
+    pub strict_transport: Option<String>,
 }
 
 impl Representation {
@@ -82,6 +87,9 @@ pub fn prepared_head(representation: &Representation, length: u64) -> Vec<u8> {
     field(&mut head, "Content-Type", representation.media_type);
     field(&mut head, "Content-Length", length);
     representation.write_fields(&mut head);
+    if let Some(value) = &representation.strict_transport {
+        field(&mut head, STRICT_TRANSPORT, value);
+    }
     head.extend_from_slice(b"\r\n");
     head
 }
@@ -160,6 +168,7 @@ mod tests {
             coding: Some("br"),
             varies: true,
             cache_control: Some("no-cache".into()),
+            strict_transport: Some("max-age=60".into()),
         };
         let mut head = prepared_head(&representation, 5);
         assert_eq!(DATE_OFFSET % 2, 0);
@@ -170,7 +179,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nServer: qanat\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection:      close\r\n\
              Content-Type: text/plain\r\nContent-Length: 5\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
              ETag: \"1-2\"\r\nVary: Accept-Encoding\r\nCache-Control: no-cache\r\nAccept-Ranges: bytes\r\n\
-             Content-Encoding: br\r\n\r\n"
+             Content-Encoding: br\r\nStrict-Transport-Security: max-age=60\r\n\r\n"
         );
     }
 }

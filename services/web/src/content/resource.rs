@@ -124,6 +124,8 @@ pub struct LookupRules {
     pub payload_bytes: usize,
     /// Cache-Control.
     pub cache_control: Option<String>,
+    /// Strict-Transport-Security, if any.
+    pub strict_transport: Option<String>,
 }
 
 /// What a look-up found; made on a reader thread.
@@ -220,6 +222,7 @@ fn read(
             coding: (coding != Coding::Identity).then(|| coding.name()),
             varies,
             cache_control: rules.cache_control.clone(),
+            strict_transport: rules.strict_transport.clone(),
         };
         if identity.size > rules.object_bytes_max {
             return Ok(FoundVariant { path: full, identity, representation, content: FoundContent::Opened(file) });

@@ -2,7 +2,13 @@ use super::*;
 use std::fs;
 
 fn rules() -> LookupRules {
-    LookupRules { precompressed: true, object_bytes_max: 100, payload_bytes: 1448, cache_control: None }
+    LookupRules {
+        precompressed: true,
+        object_bytes_max: 100,
+        payload_bytes: 1448,
+        cache_control: None,
+        strict_transport: None,
+    }
 }
 
 fn status(root: &Root, path: &str) -> u16 {

@@ -130,6 +130,8 @@ pub struct Connection {
     pub blank_bytes: u8,
     /// Some of what is not acknowledged lies in windows of large files.
     pub holds_windows: bool,
+    /// It came to the port where all is told to ask by HTTPS.
+    pub is_redirected: bool,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 96);
@@ -171,6 +173,7 @@ impl Connection {
         peer_closed: false,
         blank_bytes: 0,
         holds_windows: false,
+        is_redirected: false,
     };
 
     /// The box. It is made when it is first asked for.

@@ -4,6 +4,7 @@ mod connection;
 mod input;
 mod output;
 mod respond;
+mod secure;
 mod tick;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use connection::{Connections, Phase};
 use qanat::{
     CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, StartError, Time,
 };
+use qanat_tls::{Loaded, TlsLayer};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,6 +56,8 @@ fn milliseconds(now: Time) -> u32 {
 #[derive(Debug, Default)]
 struct Shared {
     reload: AtomicBool,
+    /// What TLS begins with from now on.
+    tls: Mutex<Option<Loaded>>,
     figures: Mutex<Figures>,
 }
 
@@ -68,6 +72,12 @@ impl WebHandle {
     /// Asks for [`WebService::reload`] (on SIGHUP).
     pub fn reload(&self) {
         self.shared.reload.store(true, Ordering::Release);
+        self.doorbell.ring();
+    }
+
+    /// From now on, connections begin with these certificates, keys and settings. Those that there are go on.
+    pub fn set_tls(&self, tls: Loaded) {
+        *self.shared.tls.lock().unwrap_or_else(PoisonError::into_inner) = Some(tls);
         self.doorbell.ring();
     }
 
@@ -104,6 +114,10 @@ pub struct WebService {
     log_reopen: bool,
     figures: Figures,
     listeners: Vec<ListenerId>,
+    /// Of these, those whose requests are told to ask by HTTPS.
+    redirecting: Vec<ListenerId>,
+    /// Below the service, while it is not called.
+    tls: Option<Box<TlsLayer>>,
     epoch: u64,
     share: usize,
     tick_armed: bool,
@@ -115,8 +129,13 @@ impl WebService {
     ///
     /// # Errors
     /// [`WebError`], which names the place and the remedy.
-    pub fn new(config: WebConfig) -> Result<WebService, WebError> {
+    pub fn new(mut config: WebConfig) -> Result<WebService, WebError> {
         check(&config)?;
+        let tls = secure::layer(&config)?;
+        if tls.is_some() {
+            // What is sent is sealed for each connection: no frame of it serves another.
+            config.copy_mode = CopyMode::PerSend;
+        }
         let mut root_paths = vec![config.root.clone()];
         let mut sites = HashMap::new();
         for site in &config.sites {
@@ -160,6 +179,8 @@ impl WebService {
             log_reopen: false,
             figures: Figures::default(),
             listeners: Vec::new(),
+            redirecting: Vec::new(),
+            tls,
             epoch: 0,
             share: 0,
             tick_armed: false,
@@ -235,6 +256,7 @@ impl WebService {
             object_bytes_max: self.config.object_bytes_max.min(self.config.memory_bytes_max as u64 / 4),
             payload_bytes,
             cache_control: self.config.cache_control.clone(),
+            strict_transport: self.strict_transport(),
         };
         if self.config.preload {
             self.preload(&rules, context.now());
@@ -246,11 +268,17 @@ impl WebService {
         let every_family = self.config.address.is_unspecified();
         let other: IpAddr =
             if self.config.address.is_ipv4() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let redirect_port = self.config.https.as_ref().and_then(|https| https.redirect_port);
         for address in [Some(self.config.address), every_family.then_some(other)].into_iter().flatten() {
-            let listener = context
-                .listen(SocketAddr::new(address, self.config.port), ListenOptions::default())
-                .map_err(|error| WebError::Listen { port: self.config.port, error })?;
-            self.listeners.push(listener);
+            for port in [Some(self.config.port), redirect_port].into_iter().flatten() {
+                let listener = context
+                    .listen(SocketAddr::new(address, port), ListenOptions::default())
+                    .map_err(|error| WebError::Listen { port, error })?;
+                self.listeners.push(listener);
+                if Some(port) == redirect_port {
+                    self.redirecting.push(listener);
+                }
+            }
         }
         self.arm_tick(context);
         Ok(())
@@ -320,7 +348,7 @@ impl WebService {
         match event {
             Event::Data { connection, chunk } => self.on_data(connection, chunk, context),
             Event::Acked { connection, bytes } => self.on_acknowledged(connection, bytes, context),
-            Event::Accepted { connection, peer, .. } => self.on_accepted(connection, peer, context),
+            Event::Accepted { connection, listener, peer } => self.on_accepted(connection, listener, peer, context),
             Event::PeerClosed { connection } => self.on_peer_closed(connection, context),
             Event::Closed { connection, why } => {
                 self.connections.remove(connection);
@@ -336,7 +364,7 @@ impl WebService {
         }
     }
 
-    fn on_accepted<C: Commands>(&mut self, id: ConnectionId, peer: SocketAddr, context: &mut C) {
+    fn on_accepted<C: Commands>(&mut self, id: ConnectionId, listener: ListenerId, peer: SocketAddr, context: &mut C) {
         if self.stopping || self.connections.open() >= self.config.limits.connections_max {
             self.figures.connections_refused += 1;
             let _ = context.refuse(id);
@@ -351,6 +379,11 @@ impl WebService {
         }
         self.figures.connections_accepted += 1;
         self.connections.insert(id, peer, milliseconds(context.now()));
+        if self.redirecting.contains(&listener)
+            && let Some(connection) = self.connections.get(id)
+        {
+            connection.is_redirected = true;
+        }
     }
 
     fn on_doorbell<C: Commands>(&mut self, context: &mut C) {
@@ -382,6 +415,9 @@ impl WebService {
 
 fn check(config: &WebConfig) -> Result<(), WebError> {
     let wrong = |field, remedy| Err(WebError::Value { field, remedy });
+    if config.https.as_ref().is_some_and(|https| https.redirect_port == Some(config.port)) {
+        return wrong("redirect_port", "another port than the one of HTTPS; 80 is usual");
+    }
     if config.packet_overhead < 40 {
         return wrong("packet_overhead", "at least 40 bytes (IPv4 and TCP headers); 52 with timestamps, 72 for IPv6");
     }
@@ -402,19 +438,26 @@ fn check(config: &WebConfig) -> Result<(), WebError> {
 
 impl Service for WebService {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
-        self.on_start(context).map_err(StartError::of)
+        self.start_over(context).map_err(StartError::of)
     }
 
     #[inline]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        self.on_event(event, context);
+        match self.tls.take() {
+            None => self.on_event(event, context),
+            Some(tls) => self.handle_over(tls, event, context),
+        }
     }
 
     fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {
-        self.on_doorbell(context);
+        self.doorbell_over(context);
     }
 
     fn leave(&mut self, id: ConnectionId, _context: &mut Context<'_>) -> bool {
+        // Nobody else has its keys.
+        if self.tls.as_ref().is_some_and(|tls| tls.is_encrypted(id)) {
+            return false;
+        }
         let Some(connection) = self.connections.get(id) else { return false };
         connection.tidy();
         // Between two requests there is nothing that the next owner would have to know.
@@ -423,7 +466,7 @@ impl Service for WebService {
     }
 
     fn stop(&mut self, context: &mut Context<'_>) {
-        self.on_stop(context);
+        self.stop_over(context);
     }
 
     fn is_finished(&self) -> bool {

@@ -1,8 +1,9 @@
 //! From a request to its response (RFC 9110).
 
 use super::connection::Piece;
+use super::secure::{redirect_page, redirect_status};
 use super::{Commands, Phase, Waiters, WebService, milliseconds};
-use crate::content::head::error_page;
+use crate::content::head::{STRICT_TRANSPORT, error_page};
 use crate::content::{Content, Resource, ResourceKey, ResponseHead, Stamp, Target, Variant};
 use crate::http::condition::{self, Validators, Verdict};
 use crate::http::encoding::{Coding, choose, qualities};
@@ -37,6 +38,9 @@ impl WebService {
         let Some(connection) = self.connections.get(id) else { return };
         connection.requests = connection.requests.saturating_add(1);
         let exchange = self.exchange(id, request, context);
+        if self.is_redirected(id) {
+            return self.to_https(exchange, context);
+        }
         match request.method {
             Method::Get | Method::Head => self.on_get(exchange, head, context),
             Method::Options => self.options(exchange, context),
@@ -349,8 +353,37 @@ impl WebService {
         self.finish(exchange, 206, length, false, context);
     }
 
-    fn head(&self, status: u16, exchange: Exchange<'_, '_, '_>) -> ResponseHead {
-        ResponseHead::new(status, &self.dates.text(exchange.seconds), !exchange.keep)
+    fn head(&mut self, status: u16, exchange: Exchange<'_, '_, '_>) -> ResponseHead {
+        self.any_head(exchange.id, status, exchange.seconds, !exchange.keep)
+    }
+
+    /// With the fields of every response on this connection.
+    fn any_head(&mut self, id: ConnectionId, status: u16, seconds: u64, close: bool) -> ResponseHead {
+        let head = ResponseHead::new(status, &self.dates.text(seconds), close);
+        // Not in plain text, where anybody could have said it (RFC 6797, 7.2).
+        match self.strict_transport().filter(|_| !self.is_redirected(id)) {
+            Some(value) => head.field(STRICT_TRANSPORT, value),
+            None => head,
+        }
+    }
+
+    /// Tells where to ask by HTTPS.
+    fn to_https<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
+        let request = exchange.request;
+        let Some(address) = self.https_address(request.host, request.path_and_query) else {
+            return self.refuse(exchange, 400, "This is served by HTTPS, and the request names no host.", context);
+        };
+        self.figures.redirects += 1;
+        let status = redirect_status(request.method);
+        let page = redirect_page(status);
+        let body = if request.method == Method::Head { "" } else { &page };
+        let head = self
+            .head(status, exchange)
+            .field("Location", address)
+            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Length", page.len())
+            .finish(body.as_bytes());
+        self.short(exchange, status, head, context);
     }
 
     fn options<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
@@ -429,7 +462,7 @@ impl WebService {
         let Rejection { status, why } = rejection;
         let seconds = self.seconds(context.now());
         let page = error_page(status, why);
-        let mut head = ResponseHead::new(status, &self.dates.text(seconds), true);
+        let mut head = self.any_head(id, status, seconds, true);
         if status == 405 {
             head = head.field("Allow", ALLOW);
         }

@@ -1,0 +1,147 @@
+//! What a service gave is sealed, some records ahead of what the peer has acknowledged.
+
+use super::Shared;
+use super::link::{Link, Stage};
+use crate::alert::Alert;
+use crate::record::{CONTENT_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES};
+use crate::session::Session;
+use bytes::Bytes;
+use qanat_api::{Block, CommandError, Commands, Filled, FilledBlock};
+
+impl Link {
+    /// Seals and sends what can be sent now, and ends what is to end.
+    pub(crate) fn send<C: Commands>(&mut self, shared: &mut Shared, below: &mut C) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        if self.session.is_open() {
+            if let Err(alert) = self.seal(shared, below) {
+                return self.fail(alert, shared, below);
+            }
+            if self.queue.bytes() > 0 || !self.refused.is_empty() {
+                return;
+            }
+        } else if self.stage != Stage::Closing {
+            return;
+        }
+        self.end(shared, below);
+    }
+
+    /// All is sent: says so, if the service has.
+    fn end<C: Commands>(&mut self, shared: &mut Shared, below: &mut C) {
+        if matches!(self.stage, Stage::ShuttingDown | Stage::Closing) && self.session.is_open() {
+            match self.close_notify() {
+                Ok(bytes) => self.give(FilledBlock(Filled::Own(Bytes::from(bytes))), 0, below),
+                Err(alert) => return self.fail(alert, shared, below),
+            }
+        }
+        match self.stage {
+            Stage::ShuttingDown => {
+                self.stage = Stage::ShutDown;
+                let _ = below.shutdown(self.id);
+            }
+            Stage::Closing => self.close(below),
+            Stage::Open | Stage::ShutDown | Stage::Over => {}
+        }
+    }
+
+    /// Closes it for good. The stack delivers what it was given.
+    pub(crate) fn close<C: Commands>(&mut self, below: &mut C) {
+        self.stage = Stage::Over;
+        self.queue.clear();
+        self.refused.clear();
+        // The keys are not needed any more.
+        self.session = Session::Over;
+        self.drop_received(below);
+        // Refused only if it is gone already: then `Closed` is on its way.
+        let _ = below.close(self.id);
+    }
+
+    /// It can't go on: the peer is told why, the service by the connection's end.
+    pub(crate) fn fail<C: Commands>(&mut self, alert: Alert, shared: &mut Shared, below: &mut C) {
+        shared.figures.connections_failed += 1;
+        if let Session::Established(established) = &mut self.session
+            && let Ok(record) = established.alert(alert)
+        {
+            self.give(FilledBlock(Filled::Own(Bytes::from(record))), 0, below);
+        }
+        self.close(below);
+    }
+
+    fn close_notify(&mut self) -> Result<Vec<u8>, Alert> {
+        match &mut self.session {
+            Session::Established(established) => established.close_notify(),
+            Session::Foreign(foreign) => foreign.close_notify(),
+            Session::Handshake(_) | Session::Over => Err(Alert::InternalError),
+        }
+    }
+
+    /// Gives something to the stack. What it does not take now goes first the next time.
+    pub(crate) fn give<C: Commands>(&mut self, block: FilledBlock, content: usize, below: &mut C) {
+        self.note_sealed(block.bytes().len(), content);
+        if !self.refused.is_empty() {
+            return self.refused.push_back(block);
+        }
+        match below.send_block(self.id, block.clone()) {
+            Err(CommandError::Full) => self.refused.push_back(block),
+            // It is gone: `Closed` is on its way.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    fn seal<C: Commands>(&mut self, shared: &mut Shared, below: &mut C) -> Result<(), Alert> {
+        while let Some(block) = self.refused.front() {
+            if below.send_block(self.id, block.clone()) == Err(CommandError::Full) {
+                return Ok(());
+            }
+            self.refused.pop_front();
+        }
+        loop {
+            if let Session::Established(established) = &mut self.session
+                && established.is_update_due()
+            {
+                let record = established.update()?;
+                shared.figures.key_updates += 1;
+                self.give(FilledBlock(Filled::Own(Bytes::from(record))), 0, below);
+            }
+            if self.queue.bytes() == 0 || self.sealed_bytes >= self.ahead_bytes || !self.refused.is_empty() {
+                return Ok(());
+            }
+            self.seal_record(below)?;
+            shared.figures.records_sealed += 1;
+        }
+    }
+
+    /// One record of what waits: encrypted on the way from where it lies to the block that is sent, if it lies in one piece. Else it is put
+    /// together in the block first.
+    fn seal_record<C: Commands>(&mut self, below: &mut C) -> Result<(), Alert> {
+        let wanted = self.queue.bytes().min(CONTENT_BYTES_MAX as u64) as usize;
+        let queue = &mut self.queue;
+        let (block, count) = match &mut self.session {
+            Session::Established(established) => {
+                let mut block = below.block(wanted + OVERHEAD_BYTES);
+                if block.room() <= OVERHEAD_BYTES {
+                    block = Block::own(wanted + OVERHEAD_BYTES);
+                }
+                let count = wanted.min(block.room() - OVERHEAD_BYTES);
+                block.append_with(count + OVERHEAD_BYTES, |target| {
+                    let lent = queue.lent(count);
+                    if lent.is_none() {
+                        queue.copy(target.get_mut(HEADER_BYTES..HEADER_BYTES + count).unwrap_or_default());
+                    }
+                    established.seal(lent, target)
+                })?;
+                (block.filled(), count)
+            }
+            Session::Foreign(foreign) => {
+                let mut content = vec![0; wanted];
+                queue.copy(&mut content);
+                (FilledBlock(Filled::Own(Bytes::from(foreign.seal(&content)?))), wanted)
+            }
+            Session::Handshake(_) | Session::Over => return Err(Alert::InternalError),
+        };
+        self.queue.skip(count);
+        self.give(block, count, below);
+        Ok(())
+    }
+}
