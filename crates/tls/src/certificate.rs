@@ -3,7 +3,7 @@
 use crate::error::TlsError;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
@@ -58,22 +58,14 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// A certificate with its key, and the names that it is for.
-#[derive(Debug)]
-struct Named {
-    /// In lower case; one may begin with `*.`.
-    names: Vec<String>,
-    certified: Arc<CertifiedKey>,
-}
-
 /// The certificates of a server. The one that a client is shown is of the name that it asks for, and of a kind of key that it understands.
 #[derive(Debug)]
-pub(crate) struct Certificates(Vec<Named>);
+pub(crate) struct Certificates(Vec<Arc<CertifiedKey>>);
 
 impl Certificates {
     /// Reads them.
     pub(crate) fn read(files: &[CertificateFiles]) -> Result<Certificates, TlsError> {
-        files.iter().map(Named::read).collect::<Result<_, _>>().map(Certificates)
+        files.iter().map(certified_of).collect::<Result<_, _>>().map(Certificates)
     }
 
     /// One that was made.
@@ -81,60 +73,50 @@ impl Certificates {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Certificates, TlsError> {
-        Named::new(chain, key, None).map(|one| Certificates(vec![one]))
+        certified(chain, key, None).map(|one| Certificates(vec![one]))
     }
 }
 
-impl Named {
-    fn read(files: &CertificateFiles) -> Result<Named, TlsError> {
-        let ocsp = files.ocsp.as_deref().map(read).transpose()?;
-        Named::new(chain(&files.chain)?, key(&files.key)?, ocsp).map_err(|error| match error {
-            TlsError::Setup(error) => TlsError::Content {
-                path: files.key.clone(),
-                what: format!("the key does not serve for {} ({error})", files.chain.display()),
-                remedy: "Certificate and key belong together; keys are RSA, ECDSA (P-256, P-384, P-521) or Ed25519.",
-            },
-            other => other,
-        })
-    }
+fn certified_of(files: &CertificateFiles) -> Result<Arc<CertifiedKey>, TlsError> {
+    let ocsp = files.ocsp.as_deref().map(read).transpose()?;
+    certified(chain(&files.chain)?, key(&files.key)?, ocsp).map_err(|error| match error {
+        TlsError::Setup(error) => TlsError::Content {
+            path: files.key.clone(),
+            what: format!("the key does not serve for {} ({error})", files.chain.display()),
+            remedy: "Certificate and key belong together; keys are RSA, ECDSA (P-256, P-384, P-521) or Ed25519.",
+        },
+        other => other,
+    })
+}
 
-    fn new(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-        ocsp: Option<Vec<u8>>,
-    ) -> Result<Named, TlsError> {
-        let own = chain.first().ok_or(rustls::Error::NoCertificatesPresented)?;
-        // A certificate without names is still shown to those who ask for none.
-        let names = EndEntityCert::try_from(own)
-            .map(|own| own.valid_dns_names().map(str::to_ascii_lowercase).collect())
-            .unwrap_or_default();
-        let mut certified = CertifiedKey::new(chain, any_supported_type(&key)?);
-        match certified.keys_match() {
-            // Of some kinds of keys that can't be told.
-            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        certified.ocsp = ocsp;
-        Ok(Named { names, certified: Arc::new(certified) })
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    ocsp: Option<Vec<u8>>,
+) -> Result<Arc<CertifiedKey>, TlsError> {
+    let mut certified = CertifiedKey::new(chain, any_supported_type(&key)?);
+    match certified.keys_match() {
+        // Of some kinds of keys that can't be told.
+        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+        Err(error) => return Err(error.into()),
     }
+    certified.ocsp = ocsp;
+    Ok(Arc::new(certified))
+}
 
-    fn is_for(&self, name: &str) -> bool {
-        let parent = name.split_once('.').map(|(_, parent)| parent);
-        self.names.iter().any(|own| own == name || own.strip_prefix("*.").is_some_and(|own| Some(own) == parent))
-    }
-
-    fn serves(&self, hello: &ClientHello<'_>) -> bool {
-        self.certified.key.choose_scheme(hello.signature_schemes()).is_some()
-    }
+/// Whether a certificate is for a name.
+fn is_for(certified: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let own = certified.cert.first().and_then(|own| EndEntityCert::try_from(own).ok());
+    own.is_some_and(|own| own.verify_is_valid_for_subject_name(name).is_ok())
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let name = hello.server_name().map(str::to_ascii_lowercase);
-        let is_for = |named: &&Named| name.as_deref().is_some_and(|name| named.is_for(name));
-        let serves = |named: &&Named| named.serves(&hello);
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let serves = |one: &&Arc<CertifiedKey>| one.key.choose_scheme(hello.signature_schemes()).is_some();
+        let is_asked_for = |one: &&Arc<CertifiedKey>| name.as_ref().is_some_and(|name| is_for(one, name));
         // A client that asks for a name that is not ours is shown what there is, and decides.
-        let chosen = self.0.iter().filter(is_for).find(serves).or_else(|| self.0.iter().find(serves));
-        chosen.map(|named| Arc::clone(&named.certified))
+        let chosen = self.0.iter().filter(is_asked_for).find(serves).or_else(|| self.0.iter().find(serves));
+        chosen.cloned()
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Foreign {
     connection: UnbufferedServerConnection,
     /// What came, and rustls is not done with.
     gathered: Vec<u8>,
+    /// Messages that are to be sent together.
+    send: Vec<u8>,
     /// What rustls had to say when it was asked for something else.
     told: VecDeque<Step>,
 }
@@ -44,7 +46,7 @@ impl Foreign {
     /// A new connection. The handshake's first message is the peer's.
     pub(crate) fn new(config: &Arc<ServerConfig>) -> Option<Foreign> {
         let connection = UnbufferedServerConnection::new(Arc::clone(config)).ok()?;
-        Some(Foreign { connection, gathered: Vec::new(), told: VecDeque::new() })
+        Some(Foreign { connection, gathered: Vec::new(), send: Vec::new(), told: VecDeque::new() })
     }
 
     /// Takes what came. Returns whether there was room for it: a peer whose handshake is that long is none.
@@ -63,18 +65,17 @@ impl Foreign {
         if let Some(step) = self.told.pop_front() {
             return step;
         }
-        let mut send = Vec::new();
         loop {
             let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut self.gathered);
             let step = match state {
                 Ok(ConnectionState::WriteTraffic(_)) => Some(Step::Ready),
-                Ok(state) => said(state, &mut send),
+                Ok(state) => said(state, &mut self.send),
                 Err(error) => Some(Step::Failed(error, Vec::new())),
             };
             self.discard(discard);
             match step {
                 // What came before the failure goes first, then the alert.
-                Some(Step::Failed(error, _)) => return Step::Failed(error, self.last_words(send)),
+                Some(Step::Failed(error, _)) => return Step::Failed(error, self.last_words()),
                 Some(step) => return step,
                 None => {}
             }
@@ -86,14 +87,15 @@ impl Foreign {
     }
 
     /// What rustls still has to say after a failure: the alert, as a rule.
-    fn last_words(&mut self, mut send: Vec<u8>) -> Vec<u8> {
-        // Ends: each round takes a message of those that rustls has.
-        while let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(message)), .. } =
-            self.connection.process_tls_records(&mut self.gathered)
+    fn last_words(&mut self) -> Vec<u8> {
+        // Ends: each round takes a message of those that rustls has. It is asked for nothing else any more.
+        while self.connection.wants_write()
+            && let UnbufferedStatus { state: Ok(ConnectionState::EncodeTlsData(message)), .. } =
+                self.connection.process_tls_records(&mut self.gathered)
         {
-            encode(message, &mut send);
+            encode(message, &mut self.send);
         }
-        send
+        std::mem::take(&mut self.send)
     }
 
     /// Whether the handshake went on with the secrets of an earlier connection.
@@ -128,7 +130,6 @@ impl Foreign {
         mut write: impl FnMut(&mut WriteTraffic<'_, ServerConnectionData>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<Vec<u8>, Alert> {
         let mut bytes = Vec::new();
-        let mut send = Vec::new();
         // Ends: each round takes something out of what was gathered, which is bounded, or of what rustls has to say about it.
         loop {
             let UnbufferedStatus { discard, state } = self.connection.process_tls_records(&mut self.gathered);
@@ -139,7 +140,7 @@ impl Foreign {
                         EncryptError::EncryptExhausted => None,
                     })
                 })),
-                Ok(state) => match said(state, &mut send) {
+                Ok(state) => match said(state, &mut self.send) {
                     Some(Step::Wait | Step::Failed(..)) => Some(false),
                     step => {
                         self.told.extend(step);

@@ -31,6 +31,9 @@ mod session;
 mod settings;
 mod ticket;
 
+#[cfg(test)]
+mod tests;
+
 pub use certificate::CertificateFiles;
 pub use error::TlsError;
 pub use figures::TlsFigures;

@@ -9,9 +9,9 @@
 //!
 //! # What is held for a connection
 //! * Of what came: the chunks that were not opened yet, which keep the receive window shut, and the beginning of a record.
-//! * What the service was given and has not given back: one record, and [`EXTRA_RECORDS_MAX`] more while there is memory.
-//! * What is sealed and not acknowledged: at first [`AHEAD_BYTES_MIN`], more as the peer acknowledges, [`AHEAD_BYTES_MAX`] at most. What the
-//!   service lent beyond that stays with the service.
+//! * What the service was given and has not given back: one record, and three more while there is memory.
+//! * What is sealed and not acknowledged: at first 128 KiB, more as the peer acknowledges, 2 MiB at most. What the service lent beyond that
+//!   stays with the service.
 
 mod link;
 mod over;
@@ -34,11 +34,11 @@ use std::sync::Arc;
 /// A frame takes the content of a record and its padding.
 const FRAME_BYTES: u32 = ((CONTENT_BYTES_MAX + EXPANSION_BYTES_MAX) as u32).next_power_of_two();
 /// Records that a connection may have with the service besides the first one.
-pub const EXTRA_RECORDS_MAX: u32 = 3;
+pub(crate) const EXTRA_RECORDS_MAX: u32 = 3;
 /// Bytes that are sealed ahead of the acknowledgements, at first.
-pub const AHEAD_BYTES_MIN: usize = 128 << 10;
+pub(crate) const AHEAD_BYTES_MIN: usize = 128 << 10;
 /// Bytes that are sealed ahead of the acknowledgements, at most.
-pub const AHEAD_BYTES_MAX: usize = 2 << 20;
+pub(crate) const AHEAD_BYTES_MAX: usize = 2 << 20;
 
 /// See the module.
 pub struct TlsLayer {
@@ -91,6 +91,16 @@ impl TlsLayer {
     /// From now on, connections begin with this configuration. Those that there are go on with theirs.
     pub fn set_config(&mut self, config: Arc<ServerConfig>) {
         self.config = config;
+    }
+
+    /// As if a connection had sealed as many records as may be with one key.
+    #[cfg(test)]
+    pub(crate) fn wear(&mut self, id: ConnectionId) {
+        if let Some(link) = self.link_mut(id)
+            && let crate::session::Session::Established(established) = &mut link.session
+        {
+            established.wear();
+        }
     }
 
     /// What was counted.

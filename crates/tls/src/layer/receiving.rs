@@ -14,7 +14,7 @@ use qanat_nic::Frame;
 /// Bytes by which a request of plain HTTP is told from a handshake.
 const JUDGED_BYTES: usize = 4;
 /// The answer to such a request.
-const PLAIN_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 72\r\n\r\n\
+const PLAIN_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 73\r\n\r\n\
 This port speaks HTTPS, not plain HTTP: ask again with https:// in front\n";
 
 /// Whether a method of HTTP begins like that.
