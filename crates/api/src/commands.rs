@@ -86,6 +86,12 @@ pub trait Commands {
     /// As [`send`](Commands::send).
     fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError>;
 
+    /// Bytes that would be sent at once if they were given now: what the windows of peer and network leave. Negative: so many wait already.
+    /// Who makes what is sent just in time gives about as much. `None`: it is not known in this placement, or the connection is gone.
+    fn send_room(&self, _connection: ConnectionId) -> Option<i64> {
+        None
+    }
+
     /// Sends `length` bytes of a prepared object from `offset` on.
     ///
     /// # Errors

@@ -103,6 +103,9 @@ pub struct Double {
     pub timers: Vec<(Time, TimerId, u64)>,
     /// Pieces a connection takes before it is full.
     pub pieces_max: usize,
+    /// Bytes of each connection that may wait to be taken away before its [room](Commands::send_room) is less than nothing; `None`: it is not
+    /// told.
+    pub window: Option<i64>,
     /// Handles given so far.
     handles: u32,
 }
@@ -119,6 +122,7 @@ impl Double {
             datagrams: Vec::new(),
             timers: Vec::new(),
             pieces_max: usize::MAX,
+            window: None,
             handles: 0,
         }
     }
@@ -182,6 +186,11 @@ impl Commands for Double {
 
     fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
         self.give(connection, Sent::Bytes(block.into_bytes()))
+    }
+
+    fn send_room(&self, connection: ConnectionId) -> Option<i64> {
+        let waiting: u64 = self.connections.get(&connection)?.sent.iter().map(Sent::length).sum();
+        Some(self.window? - waiting as i64)
     }
 
     fn send_prepared(

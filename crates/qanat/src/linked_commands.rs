@@ -68,6 +68,11 @@ impl Commands for Linked<'_> {
     }
 
     #[inline(always)]
+    fn send_room(&self, connection: ConnectionId) -> Option<i64> {
+        self.stack.send_room(connection)
+    }
+
+    #[inline(always)]
     fn send_prepared(
         &mut self,
         connection: ConnectionId,

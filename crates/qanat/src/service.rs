@@ -162,6 +162,11 @@ impl Commands for Context<'_> {
     }
 
     #[inline(always)]
+    fn send_room(&self, connection: ConnectionId) -> Option<i64> {
+        to_placement!(&self.place, send_room(connection))
+    }
+
+    #[inline(always)]
     fn send_prepared(
         &mut self,
         connection: ConnectionId,

@@ -2,7 +2,7 @@
 
 use super::patience::PATIENCE;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -214,6 +214,16 @@ impl Running {
     /// Whether it has not ended yet.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Writes to its standard input, which is [piped](Program::piped).
+    ///
+    /// # Panics
+    /// It is not.
+    pub fn say(&mut self, text: &str) {
+        let input = self.child.stdin.as_mut().expect("a pipe");
+        // A program that has ended reads no more: what it did is seen in the end.
+        let _ = input.write_all(text.as_bytes());
     }
 
     /// Waits for its end.

@@ -74,8 +74,12 @@ impl Server {
 
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
-        let text = self.url("").replace("http://", "");
-        text.parse().unwrap_or_else(|_| SocketAddr::new(text.parse().expect("an address in the URL"), 80))
+        let url = self.url("");
+        let (text, port) = match url.strip_prefix("https://") {
+            Some(text) => (text, 443),
+            None => (url.trim_start_matches("http://"), 80),
+        };
+        text.parse().unwrap_or_else(|_| SocketAddr::new(text.parse().expect("an address in the URL"), port))
     }
 
     /// The line the server announced itself with.

@@ -237,6 +237,12 @@ impl Connection {
         self.queue.byte_count().saturating_sub(self.data_outstanding())
     }
 
+    /// Octets that congestion window and peer's window leave for what was not sent yet: the usable window (RFC 9293, 3.8.6.2.1).
+    pub fn usable_window(&self) -> u32 {
+        let peer_room = self.send_window.size().saturating_sub(self.send_next.distance_from(self.board.start()));
+        self.congestion.room(self.in_flight()).min(peer_room)
+    }
+
     /// Heap memory held beside the structure itself, bytes (frames not counted).
     pub fn heap_bytes(&self) -> usize {
         let extras = if self.extras.is_some() { size_of::<Extras>() } else { 0 };

@@ -321,6 +321,12 @@ impl Stack {
         Some(self.transport.connections.get(connection.index(), connection.generation())?.tcp.unsent())
     }
 
+    /// Bytes that a connection would send at once if it were given them now; negative: so many wait already. Gives `None` if it is gone.
+    pub fn send_room(&self, connection: ConnectionId) -> Option<i64> {
+        let tcp = &self.transport.connections.get(connection.index(), connection.generation())?.tcp;
+        Some(i64::from(tcp.usable_window()) - tcp.unsent() as i64)
+    }
+
     /// What another process must know to take a connection over. Gives `None` if it is gone, or about to be.
     pub fn handover(&self, connection: ConnectionId) -> Option<Handover> {
         let slot = self.transport.connections.get(connection.index(), connection.generation())?;

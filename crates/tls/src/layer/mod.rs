@@ -10,9 +10,11 @@
 //! # What is held for a connection
 //! * Of what came: the chunks that were not opened yet, which keep the receive window shut, and the beginning of a record.
 //! * What the service was given and has not given back: one record, and three more while there is memory.
-//! * What is sealed and not acknowledged: at first 128 KiB, more as the peer acknowledges, 2 MiB at most. What the service lent beyond that
-//!   stays with the service.
+//! * What is sealed: as much as the windows of peer and network let go at once, and 32 KiB more, so that something waits always. If the
+//!   stack can't say how much that is: 128 KiB that are not acknowledged, more as the peer acknowledges, 2 MiB at most. What the service
+//!   lent beyond that stays as it is.
 
+mod blocks;
 mod link;
 mod over;
 mod queue;
@@ -23,6 +25,7 @@ pub use over::Over;
 
 use crate::figures::TlsFigures;
 use crate::record::{CONTENT_BYTES_MAX, EXPANSION_BYTES_MAX};
+use blocks::Blocks;
 use link::{Link, Stage};
 use qanat_api::{Commands, ConnectionId, Event, ListenerId};
 use qanat_nic::{Pool, Region};
@@ -35,6 +38,8 @@ use std::sync::Arc;
 const FRAME_BYTES: u32 = ((CONTENT_BYTES_MAX + EXPANSION_BYTES_MAX) as u32).next_power_of_two();
 /// Records that a connection may have with the service besides the first one.
 pub(crate) const EXTRA_RECORDS_MAX: u32 = 3;
+/// Bytes that are sealed ahead of what the windows let go.
+pub(crate) const UNSENT_BYTES: i64 = 32 << 10;
 /// Bytes that are sealed ahead of the acknowledgements, at first.
 pub(crate) const AHEAD_BYTES_MIN: usize = 128 << 10;
 /// Bytes that are sealed ahead of the acknowledgements, at most.
@@ -59,6 +64,8 @@ pub(crate) struct Shared {
     pool: Pool,
     /// So many frames are left for connections that have none.
     reserved: u32,
+    /// What is sealed goes there.
+    blocks: Blocks,
     /// Connections that wait for a frame.
     starved: VecDeque<ConnectionId>,
     figures: TlsFigures,
@@ -81,6 +88,7 @@ impl TlsLayer {
                 events: VecDeque::new(),
                 pool,
                 reserved: frames / 2,
+                blocks: Blocks::new()?,
                 starved: VecDeque::new(),
                 figures: TlsFigures::default(),
             },
@@ -142,10 +150,8 @@ impl TlsLayer {
     /// Takes an event of the stack. What the service is to know comes from [`next`](TlsLayer::next).
     pub fn take(&mut self, event: Event) {
         match event {
-            Event::Accepted { connection, listener, .. } => {
-                if self.listeners.contains(&listener) {
-                    self.accepted(connection);
-                }
+            Event::Accepted { connection, listener, .. } if self.listeners.contains(&listener) => {
+                self.accepted(connection);
             }
             Event::Data { connection, chunk } => {
                 if let Some(link) = self.link_mut(connection) {

@@ -1,7 +1,8 @@
 //! What a service gave is sealed, some records ahead of what the peer has acknowledged.
 
-use super::Shared;
+use super::blocks::Blocks;
 use super::link::{Link, Stage};
+use super::{Shared, UNSENT_BYTES};
 use crate::alert::Alert;
 use crate::record::{CONTENT_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES};
 use crate::session::Session;
@@ -82,10 +83,9 @@ impl Link {
         if !self.refused.is_empty() {
             return self.refused.push_back(block);
         }
-        match below.send_block(self.id, block.clone()) {
-            Err(CommandError::Full) => self.refused.push_back(block),
-            // It is gone: `Closed` is on its way.
-            Ok(()) | Err(_) => {}
+        // For any other reason: it is gone, and `Closed` is on its way.
+        if below.send_block(self.id, block.clone()) == Err(CommandError::Full) {
+            self.refused.push_back(block);
         }
     }
 
@@ -96,6 +96,7 @@ impl Link {
             }
             self.refused.pop_front();
         }
+        let mut room = below.send_room(self.id).map(|room| room + UNSENT_BYTES);
         loop {
             if let Session::Established(established) = &mut self.session
                 && established.is_update_due()
@@ -104,22 +105,24 @@ impl Link {
                 shared.figures.key_updates += 1;
                 self.give(FilledBlock(Filled::Own(Bytes::from(record))), 0, below);
             }
-            if self.queue.bytes() == 0 || self.sealed_bytes >= self.ahead_bytes || !self.refused.is_empty() {
+            let is_enough = room.map_or(self.sealed_bytes >= self.ahead_bytes, |room| room <= 0);
+            if self.queue.bytes() == 0 || is_enough || !self.refused.is_empty() {
                 return Ok(());
             }
-            self.seal_record(below)?;
+            let sealed = self.seal_record(&mut shared.blocks, below)?;
+            room = room.map(|room| room - sealed as i64);
             shared.figures.records_sealed += 1;
         }
     }
 
-    /// One record of what waits: encrypted on the way from where it lies to the block that is sent, if it lies in one piece. Else it is put
+    /// One record of what waits, and how long it is: encrypted on the way from where it lies to the block that is sent, if it lies in one piece. Else it is put
     /// together in the block first.
-    fn seal_record<C: Commands>(&mut self, below: &mut C) -> Result<(), Alert> {
+    fn seal_record<C: Commands>(&mut self, blocks: &mut Blocks, below: &mut C) -> Result<usize, Alert> {
         let wanted = self.queue.bytes().min(CONTENT_BYTES_MAX as u64) as usize;
         let queue = &mut self.queue;
         let (block, count) = match &mut self.session {
             Session::Established(established) => {
-                let mut block = below.block(wanted + OVERHEAD_BYTES);
+                let mut block = blocks.take(wanted + OVERHEAD_BYTES, below);
                 if block.room() <= OVERHEAD_BYTES {
                     block = Block::own(wanted + OVERHEAD_BYTES);
                 }
@@ -141,7 +144,8 @@ impl Link {
             Session::Handshake(_) | Session::Over => return Err(Alert::InternalError),
         };
         self.queue.skip(count);
+        let sealed = block.bytes().len();
         self.give(block, count, below);
-        Ok(())
+        Ok(sealed)
     }
 }

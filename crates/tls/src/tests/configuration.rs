@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 #[test]
 fn a_client_is_shown_the_certificate_of_the_name_it_asks_for() {
-    let (other, own, wild) = (Files::new(&["b.example.org"]), Files::new(&["A.example.org"]), Files::new(&["*.example.org"]));
+    let (other, own, wild) =
+        (Files::new(&["b.example.org"]), Files::new(&["A.example.org"]), Files::new(&["*.example.org"]));
     for (all, shown) in [([&other, &own], &own), ([&own, &other], &own), ([&other, &wild], &wild)] {
         let certificates = all.iter().flat_map(|files| files.settings().certificates).collect();
         let loaded = TlsSettings { certificates, ..TlsSettings::default() }.load(None).unwrap();

@@ -1,7 +1,7 @@
 //! What is sent arrives, in both versions, however it is cut and however slowly it is taken.
 
 use super::bench::{Bench, Files, Handler, Offsets, echo};
-use crate::layer::{AHEAD_BYTES_MAX, AHEAD_BYTES_MIN};
+use crate::layer::{AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, UNSENT_BYTES};
 use bytes::Bytes;
 use qanat_api::{Chunk, Commands, Event};
 use rustls::version::{TLS12, TLS13};
@@ -102,6 +102,32 @@ fn no_more_is_sealed_than_may_be_ahead_of_a_peer_that_takes_nothing() {
     }
     assert!((AHEAD_BYTES_MIN * 2..=AHEAD_BYTES_MAX + 40_000).contains(&most), "{most}");
     assert_eq!(bench.read.len() as u64, length + 8);
+}
+
+#[test]
+fn what_is_sealed_is_what_the_windows_let_go() {
+    let files = Files::new(&["a.example.org"]);
+    let loaded = files.settings().load(None).unwrap();
+    let length = 1 << 20;
+    let mut bench = Bench::new(&loaded, &Arc::new(files.client(&[&TLS13])), objects(length, &Rc::default()));
+    bench.run();
+    let window = 50_000;
+    bench.stack.window = Some(window);
+    use std::io::Write;
+    bench.client.writer().write_all(b".").unwrap();
+    let mut out = Vec::new();
+    bench.client.write_tls(&mut out).unwrap();
+    bench.data(&out);
+    loop {
+        let waiting: i64 = bench.told().sent.iter().map(|sent| sent.length() as i64).sum();
+        assert!(waiting < window + UNSENT_BYTES + 20_000, "{waiting}");
+        let bytes = bench.sent();
+        if bytes.is_empty() {
+            break;
+        }
+        bench.client_takes(&bytes);
+    }
+    assert_eq!((bench.read.len() as u64, &bench.failure), (length + 8, &None));
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl WebService {
         connection.requests = connection.requests.saturating_add(1);
         let exchange = self.exchange(id, request, context);
         if self.is_redirected(id) {
-            return self.to_https(exchange, context);
+            return self.answer_with_https(exchange, context);
         }
         match request.method {
             Method::Get | Method::Head => self.on_get(exchange, head, context),
@@ -368,7 +368,7 @@ impl WebService {
     }
 
     /// Tells where to ask by HTTPS.
-    fn to_https<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
+    fn answer_with_https<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
         let request = exchange.request;
         let Some(address) = self.https_address(request.host, request.path_and_query) else {
             return self.refuse(exchange, 400, "This is served by HTTPS, and the request names no host.", context);
