@@ -1,7 +1,6 @@
 //! From a request to its response (RFC 9110).
 
 use super::connection::Piece;
-use super::secure::{redirect_page, redirect_status};
 use super::{Commands, Phase, Waiters, WebService, milliseconds};
 use crate::content::head::{STRICT_TRANSPORT, error_page};
 use crate::content::{Content, Resource, ResourceKey, ResponseHead, Stamp, Target, Variant};
@@ -374,16 +373,15 @@ impl WebService {
             return self.refuse(exchange, 400, "This is served by HTTPS, and the request names no host.", context);
         };
         self.figures.redirects += 1;
-        let status = redirect_status(request.method);
-        let page = redirect_page(status);
+        let page = error_page(301, "This is served by HTTPS.");
         let body = if request.method == Method::Head { "" } else { &page };
         let head = self
-            .head(status, exchange)
+            .head(301, exchange)
             .field("Location", address)
             .field("Content-Type", "text/html; charset=utf-8")
             .field("Content-Length", page.len())
             .finish(body.as_bytes());
-        self.short(exchange, status, head, context);
+        self.short(exchange, 301, head, context);
     }
 
     fn options<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {

@@ -7,8 +7,6 @@
 //! The service is the same with the layer and without it: it takes events, and gives commands to whatever is below.
 
 use super::{Commands, WebConfig, WebError, WebService};
-use crate::content::head::error_page;
-use crate::http::Method;
 use qanat::{ConnectionId, Event};
 use qanat_tls::TlsLayer;
 use std::sync::PoisonError;
@@ -91,14 +89,4 @@ impl WebService {
     pub(super) fn is_redirected(&mut self, id: ConnectionId) -> bool {
         !self.redirecting.is_empty() && self.connections.get(id).is_some_and(|connection| connection.is_redirected)
     }
-}
-
-/// The status of such an answer: a request that changes something is to be sent again as it is (RFC 9110, 15.4.9).
-pub(super) fn redirect_status(method: Method) -> u16 {
-    if matches!(method, Method::Get | Method::Head) { 301 } else { 308 }
-}
-
-/// Its page.
-pub(super) fn redirect_page(status: u16) -> String {
-    error_page(status, "This is served by HTTPS.")
 }
