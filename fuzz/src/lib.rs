@@ -48,6 +48,7 @@ pub mod repair;
 pub mod stack;
 pub mod store;
 pub mod tenant;
+pub mod tls;
 mod values;
 pub mod wire;
 pub mod wire_emit;
@@ -78,6 +79,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "http", corpus: "http", run: http::http, repair: None },
     Target { name: "kv", corpus: "kv", run: kv::kv, repair: None },
     Target { name: "kv_dump", corpus: "kv_dump", run: kv_dump::kv_dump, repair: Some(kv_dump::repair) },
+    Target { name: "tls", corpus: "tls", run: tls::tls, repair: None },
     Target { name: "control", corpus: "control", run: control::control, repair: None },
     Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
     Target { name: "disk_queue", corpus: "disk_queue", run: disk_queue::disk_queue, repair: None },

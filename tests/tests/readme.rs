@@ -210,6 +210,9 @@ fn every_command_of_the_readme_does_what_it_says() {
                         terminate(own);
                     }
                 }
+                ["qanat", "cert", ..] => {
+                    assert!(program(&words, here).succeeds().text().contains("key.pem"));
+                }
                 ["qanat", "hello"] => {
                     assert!(program(&words, here).succeeds().text().contains("It flows."));
                     assert!(here.join("hello.pcap").exists(), "the capture");

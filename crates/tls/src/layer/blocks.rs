@@ -31,6 +31,11 @@ impl Blocks {
         Ok(Blocks { short: pool(SHORT)?, long: pool(LONG)?, takes_own: None })
     }
 
+    /// Frames in use.
+    pub(crate) fn in_use(&self) -> u32 {
+        self.short.in_use_count() + self.long.in_use_count()
+    }
+
     /// Memory for so many bytes, or for fewer.
     pub(crate) fn take<C: Commands>(&mut self, bytes: usize, below: &mut C) -> Block {
         let takes_own = *self.takes_own.get_or_insert_with(|| below.block(1).into_frame().is_err());

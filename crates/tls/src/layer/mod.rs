@@ -27,7 +27,7 @@ use crate::figures::TlsFigures;
 use crate::record::{CONTENT_BYTES_MAX, EXPANSION_BYTES_MAX};
 use blocks::Blocks;
 use link::{Link, Stage};
-use qanat_api::{Commands, ConnectionId, Event, ListenerId};
+use qanat_api::{CloseReason, Commands, ConnectionId, Event, ListenerId};
 use qanat_nic::{Pool, Region};
 use rustls::ServerConfig;
 use std::collections::VecDeque;
@@ -116,6 +116,11 @@ impl TlsLayer {
         self.shared.figures
     }
 
+    /// Frames in use: with the service, and of what is sealed and not acknowledged.
+    pub fn frames_in_use(&self) -> u32 {
+        self.shared.pool.in_use_count() + self.shared.blocks.in_use()
+    }
+
     /// Whether a connection is encrypted.
     pub fn is_encrypted(&self, connection: ConnectionId) -> bool {
         self.link(connection).is_some()
@@ -177,17 +182,24 @@ impl TlsLayer {
             }
             // The byte is in a record.
             Event::Urgent { connection, .. } if self.link(connection).is_some() => return,
-            Event::Closed { connection, .. } => {
-                if let Some(slot) = self.links.get_mut(connection.index())
-                    && let Some(link) = slot.take_if(|link| link.id == connection)
-                {
-                    let is_unfinished = matches!(link.stage, Stage::Open) && !link.session.is_open();
-                    self.shared.figures.handshakes_failed += u64::from(is_unfinished);
-                }
+            Event::Closed { connection, why } => {
+                let why = self.closed(connection, why);
+                return self.shared.events.push_back(Event::Closed { connection, why });
             }
             _ => {}
         }
         self.shared.events.push_back(event);
+    }
+
+    /// A connection is gone. Returns why, as the service is to hear it.
+    fn closed(&mut self, id: ConnectionId, why: CloseReason) -> CloseReason {
+        let slot = self.links.get_mut(id.index());
+        let Some(link) = slot.and_then(|slot| slot.take_if(|link| link.id == id)) else { return why };
+        let is_unfinished = link.stage == Stage::Open && !link.session.is_open();
+        self.shared.figures.handshakes_failed += u64::from(is_unfinished);
+        // Both have said that they end. Whoever does not wait for the other's word has it refused by its kernel.
+        let is_in_order = link.stage == Stage::Over && link.is_end_told && why == CloseReason::ResetByPeer;
+        if is_in_order { CloseReason::Finished } else { why }
     }
 
     fn accepted(&mut self, id: ConnectionId) {
