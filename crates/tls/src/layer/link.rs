@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) held: VecDeque<(Chunk, usize)>,
     /// The beginning of a record whose rest is still to come.
     pub(crate) gathered: Vec<u8>,
+    /// The peer was told that all is sent.
+    pub(crate) is_farewell_sent: bool,
     /// Frames that the service has.
     pub(crate) lent: u32,
     /// What the service gave, and was not sealed yet.
@@ -69,6 +71,7 @@ impl Link {
             is_starved: false,
             held: VecDeque::new(),
             gathered: Vec::new(),
+            is_farewell_sent: false,
             lent: 0,
             queue: SendQueue::default(),
             refused: VecDeque::new(),
@@ -82,6 +85,11 @@ impl Link {
     pub(crate) fn note_sealed(&mut self, bytes: usize, content: usize) {
         self.sealed.push_back((bytes, content));
         self.sealed_bytes += bytes;
+    }
+
+    /// Whether content was given to the stack that the peer has not acknowledged.
+    pub(crate) fn owes_content(&self) -> bool {
+        self.sealed.iter().any(|(_, content)| *content > 0)
     }
 
     /// The peer acknowledged so many bytes. Returns how many of content: a record's when its last byte is.

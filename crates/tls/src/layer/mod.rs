@@ -197,8 +197,9 @@ impl TlsLayer {
         let Some(link) = slot.and_then(|slot| slot.take_if(|link| link.id == id)) else { return why };
         let is_unfinished = link.stage == Stage::Open && !link.session.is_open();
         self.shared.figures.handshakes_failed += u64::from(is_unfinished);
-        // Both have said that they end. Whoever does not wait for the other's word has it refused by its kernel.
-        let is_in_order = link.stage == Stage::Over && link.is_end_told && why == CloseReason::ResetByPeer;
+        // All was taken, and both end. Whoever does not wait for the other's last word has it refused by its kernel, or by our stack.
+        let is_refused = matches!(why, CloseReason::ResetByPeer | CloseReason::Aborted);
+        let is_in_order = is_refused && link.is_farewell_sent && !link.owes_content();
         if is_in_order { CloseReason::Finished } else { why }
     }
 

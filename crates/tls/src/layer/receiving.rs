@@ -34,6 +34,10 @@ impl Link {
         if is_over || self.is_end_told {
             return self.drop_received(below);
         }
+        // In TLS 1.2 the end of one side is that of both (RFC 5246, 7.2.1): nothing is read any more.
+        if self.stage == Stage::ShutDown && matches!(self.session, Session::Foreign(_)) {
+            self.drop_received(below);
+        }
         let mut can_go_on = true;
         // Ends: each round takes something of what came, or of what rustls has to say about it.
         while can_go_on && self.stage != Stage::Over && !self.is_end_told {

@@ -35,6 +35,7 @@ impl Link {
                 Ok(bytes) => self.give(FilledBlock(Filled::Own(Bytes::from(bytes))), 0, below),
                 Err(alert) => return self.fail(alert, shared, below),
             }
+            self.is_farewell_sent = true;
         }
         match self.stage {
             Stage::ShuttingDown => {
