@@ -8,6 +8,7 @@ pub mod echo;
 pub mod fence;
 pub mod gate;
 pub mod harness;
+pub mod https;
 pub mod kv;
 pub mod load;
 pub mod machine;

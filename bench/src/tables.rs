@@ -11,6 +11,7 @@ use crate::harness::bars::{self, Quantity};
 use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
+use crate::https;
 use crate::kv;
 use crate::paths;
 use crate::programs;
@@ -38,12 +39,19 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 17] = [
+pub const TABLES: [Entry; 18] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
         run: |options, progress| web::run(&WebBenchOptions::new(options.clone()), progress),
         chart: web::chart,
+        missing: None,
+    },
+    Entry {
+        name: "https",
+        about: "static files over TLS: qanat web and nginx, under wrk on kernel sockets (root)",
+        run: https::run,
+        chart: https::chart,
         missing: None,
     },
     Entry {

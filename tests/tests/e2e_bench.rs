@@ -119,6 +119,14 @@ fn name_servers_are_compared() {
 }
 
 #[test]
+fn servers_of_https_are_compared() {
+    scenario(|| {
+        let peers = peers_of(&["https", "--filter", "handshake"]);
+        assert_eq!(peers, ["nginx", "qanat web --https", "qanat web --https --spin never"]);
+    });
+}
+
+#[test]
 fn stores_are_compared_by_both_kinds_of_clients() {
     for case in
         ["durable SET, one connection", "half GET, 50 connections, pipeline", "GET, 50 connections, kernel client"]

@@ -150,7 +150,8 @@ fn time_us(text: &str) -> Option<f64> {
     units.iter().find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * us))
 }
 
-fn wrk_figures(output: &str) -> Option<Measured> {
+/// What wrk said.
+pub(crate) fn wrk_figures(output: &str) -> Option<Measured> {
     let after = |start: &str| output.lines().find_map(|line| line.trim().strip_prefix(start)).map(str::trim);
     let per_s: f64 = after("Requests/sec:")?.parse().ok()?;
     let done = output.lines().find(|line| line.contains(" requests in "))?;

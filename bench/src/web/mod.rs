@@ -5,7 +5,7 @@ mod chart;
 mod servers;
 
 pub use chart::chart;
-pub use servers::{Peer, Server};
+pub use servers::{Peer, Server, nginx_version};
 
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::environment::Environment;
@@ -17,7 +17,7 @@ use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
 use crate::load::Report;
 use crate::load::attach::ADDRESSES_DEFAULT;
-use servers::{Site, nginx_version};
+use servers::Site;
 use std::time::Duration;
 
 /// A processor busier than this was at its limit.

@@ -78,6 +78,7 @@ fn run_length(text: &str) -> Result<Duration, String> {
 #[derive(Subcommand)]
 enum Table {
     Web(WebArguments),
+    Https(HttpsArguments),
     Disk(DiskArguments),
     Dns(DnsArguments),
     Echo(EchoArguments),
@@ -195,6 +196,18 @@ struct FenceArguments {
     common: Common,
 }
 
+/// `qanat web --https` and nginx in turn, under wrk on kernel sockets
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench https --quick                 under a minute
+  sudo qanat bench https                         five runs of each: seven minutes
+  sudo qanat bench https --filter 'handshake'    some of its rows")]
+struct HttpsArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// `qanat web` on a device of its own and on a card of the daemon's, in turn, under the same client
 #[derive(Args)]
 #[command(after_help = "\
@@ -303,6 +316,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             finish(&measure_on(&[name], &disk.common, None, (disk.on.clone(), disk.overwrite))?, &disk.common, false)
         }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
+        Some(Table::Https(https)) => run_one("https", &https.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
