@@ -7,7 +7,7 @@
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use bytes::Bytes;
 use qanat_api::double::{Double, Sent, Told};
-use qanat_api::{Chunk, CloseReason, Commands, ConnectionId, Event, ListenOptions, ListenerId};
+use qanat_api::{Chunk, CloseReason, CommandError, Commands, ConnectionId, Event, ListenOptions, ListenerId};
 use qanat_nic::{Pool, Region, Time};
 use qanat_tls::{Loaded, TlsLayer, TlsSettings};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -253,14 +253,16 @@ pub fn tls(data: &[u8]) {
             }
             6 => {
                 let bytes = Bytes::from(bytes.repeat(200));
-                bench.command(|commands| drop(commands.send(id, bytes)));
+                bench.command(|commands| {
+                    let _ = commands.send(id, bytes);
+                });
             }
             7 => drop(bench.sent()),
             8 => bench.event(Event::PeerClosed { connection: id }),
             _ => bench.command(|commands| match count % 3 {
-                0 => drop(commands.shutdown(id)),
-                1 => drop(commands.close(id)),
-                _ => drop(commands.abort(id)),
+                0 => assert!(commands.shutdown(id) != Err(CommandError::Full)),
+                1 => assert!(commands.close(id) != Err(CommandError::Full)),
+                _ => assert!(commands.abort(id) != Err(CommandError::Full)),
             }),
         }
     }
