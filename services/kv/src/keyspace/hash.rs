@@ -1,6 +1,6 @@
 //! [`struct@Hash`]: fields with values. A small one is packed into one piece of memory, as most hashes are small.
 
-use crate::keyspace::packed::{FIELDS_MAX, Packed};
+use crate::keyspace::packed::Packed;
 use crate::keyspace::shapes::Small;
 use crate::keyspace::text::Text;
 use bytes::Bytes;
@@ -30,6 +30,17 @@ enum Fields {
 impl Default for Fields {
     fn default() -> Fields {
         Fields::Packed(Packed::default())
+    }
+}
+
+impl Fields {
+    fn into_table(self) -> Box<Table> {
+        match self {
+            Fields::Packed(packed) => {
+                Box::new(packed.iter().map(|(field, value)| (field.into(), value.into())).collect())
+            }
+            Fields::Table(table) => table,
+        }
     }
 }
 
@@ -130,22 +141,19 @@ impl Hash {
     /// Sets a field. A hash that is no longer `small` is large from then on.
     pub fn set(&mut self, field: &[u8], value: &[u8], small: Small) {
         self.is_large |= field.len() > small.bytes || value.len() > small.bytes;
-        let before = self.get(field).map(|value| value.len());
-        let is_full = before.is_none() && self.len() >= FIELDS_MAX;
-        let is_put = match &mut self.fields {
-            Fields::Packed(packed) => !self.is_large && !is_full && packed.set(field, value),
-            Fields::Table(_) => false,
+        let put = match &mut self.fields {
+            Fields::Packed(packed) if !self.is_large => packed.set(field, value),
+            _ => None,
         };
-        if !is_put {
-            let mut table = match std::mem::take(&mut self.fields) {
-                Fields::Packed(packed) => {
-                    Box::new(packed.iter().map(|(field, value)| (field.into(), value.into())).collect())
-                }
-                Fields::Table(table) => table,
-            };
-            table.insert(field.into(), value.into());
-            self.fields = Fields::Table(table);
-        }
+        let before = match put {
+            Some(before) => before,
+            None => {
+                let mut table = std::mem::take(&mut self.fields).into_table();
+                let before = table.insert(field.into(), value.into());
+                self.fields = Fields::Table(table);
+                before.map(|before| before.len())
+            }
+        };
         self.bytes = match before {
             Some(before) => self.bytes + value.len() - before,
             None => self.bytes + FIELD_BYTES + field.len() + value.len(),

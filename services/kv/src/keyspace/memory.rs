@@ -55,7 +55,8 @@ pub fn of_value(value: &Value) -> usize {
         }
         Value::Set(set) => {
             let places = set.len() * (HASH_BYTES + NAME_BYTES + INDEX_BYTES);
-            size_of_val(set.as_ref()) + places + pieces(set.len(), set.content_bytes())
+            let table = || places + pieces(set.len(), set.content_bytes());
+            size_of_val(set.as_ref()) + set.packed_bytes().map_or_else(table, allocated)
         }
         Value::Sorted(sorted) => {
             let count = sorted.len();

@@ -11,6 +11,9 @@ use std::ops::Range;
 /// Fields at most. Whoever looks for one looks at all before it.
 pub const FIELDS_MAX: usize = 128;
 
+/// The two lengths before a field.
+const LENGTHS_BYTES: usize = 2;
+
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
@@ -33,7 +36,7 @@ impl Packed {
             let ([of_field, of_value], content) = rest.split_first_chunk::<2>()?;
             let (field, content) = content.split_at_checked(usize::from(*of_field))?;
             let value = content.get(..usize::from(*of_value))?;
-            let place = start..start + 2 + field.len() + value.len();
+            let place = start..start + LENGTHS_BYTES + field.len() + value.len();
             start = place.end;
             Some(Entry { field, value, place })
         })
@@ -63,30 +66,58 @@ impl Packed {
         self.find(field).map(|entry| entry.value)
     }
 
-    /// Sets a field. `false`: its name or value is too long for this, and nothing has changed. There are to be fewer than
-    /// [`FIELDS_MAX`], if it is new.
-    pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let (Ok(of_field), Ok(of_value)) = (u8::try_from(field.len()), u8::try_from(value.len())) else { return false };
-        let old = self.find(field).map(|entry| entry.place);
-        if old.is_none() {
-            self.count += 1;
+    /// Sets a field: how long its value was, if it was there. `None`: it does not fit, and nothing has changed. Its name or value is
+    /// too long, or it is new and there are [`FIELDS_MAX`].
+    pub fn set(&mut self, field: &[u8], value: &[u8]) -> Option<Option<usize>> {
+        let (of_field, of_value) = (u8::try_from(field.len()).ok()?, u8::try_from(value.len()).ok()?);
+        let old = self.find(field).map(|entry| (entry.place, entry.value.len()));
+        if old.is_none() && self.count() >= FIELDS_MAX {
+            return None;
         }
-        let place = old.unwrap_or(self.bytes.len()..self.bytes.len());
-        // Not twice what is needed, as a vector would take: hashes are read more often than they grow.
-        let more = (2 + field.len() + value.len()).saturating_sub(place.len());
-        self.bytes.reserve_exact(more);
-        self.bytes
-            .splice(place, [of_field, of_value].into_iter().chain(field.iter().copied()).chain(value.iter().copied()));
-        true
+        match &old {
+            None => {
+                // Not twice what is needed, as a vector would take: hashes are read more often than they grow.
+                self.bytes.reserve_exact(LENGTHS_BYTES + field.len() + value.len());
+                self.bytes.extend_from_slice(&[of_field, of_value]);
+                self.bytes.extend_from_slice(field);
+                self.bytes.extend_from_slice(value);
+                self.count += 1;
+            }
+            Some((place, before)) => {
+                self.resize(place.end - before..place.end, value.len());
+                if let Some(length) = self.bytes.get_mut(place.start + 1) {
+                    *length = of_value;
+                }
+                let start = place.end - before;
+                if let Some(room) = self.bytes.get_mut(start..start + value.len()) {
+                    room.copy_from_slice(value);
+                }
+            }
+        }
+        Some(old.map(|(_, before)| before))
+    }
+
+    /// Makes a place as long as this, by moving what is behind it at once.
+    fn resize(&mut self, place: Range<usize>, length: usize) {
+        let before = self.bytes.len();
+        if let Some(more) = length.checked_sub(place.len()) {
+            self.bytes.reserve_exact(more);
+            self.bytes.resize(before + more, 0);
+            self.bytes.copy_within(place.end..before, place.end + more);
+        } else {
+            self.bytes.drain(place.start + length..place.end);
+        }
     }
 
     /// Removes a field; the last one takes its place. How long its value was.
     pub fn remove(&mut self, field: &[u8]) -> Option<usize> {
         let (place, length) = self.find(field).map(|entry| (entry.place, entry.value.len()))?;
         let last = self.entries().last().map(|entry| entry.place)?;
-        let moved = self.bytes.split_off(last.start);
-        if place != last {
-            self.bytes.splice(place, moved);
+        if let Some(tail) = self.bytes.get_mut(place.start..).filter(|_| place != last) {
+            tail.rotate_right(last.len());
+            self.bytes.drain(place.start + last.len()..place.end + last.len());
+        } else {
+            self.bytes.truncate(last.start);
         }
         self.count -= 1;
         Some(length)

@@ -288,6 +288,7 @@ fn memory_is_told() {
     );
     let info = store.line("info memory");
     assert!(info.contains("maxmemory_policy:noeviction") && info.contains("used_memory_human:"), "{info}");
+    assert!(info.contains("lazyfree_pending_objects:0"), "{info}");
     store.line("flushall");
     assert_eq!(store.state.keyspace.memory(), 0);
 }

@@ -80,7 +80,8 @@ pub fn section(call: &Call<'_>, text: &mut String) -> std::fmt::Result {
         scripts.functions.len()
     )?;
     writeln!(text, "number_of_libraries:{}\r", libraries.iter().count())?;
-    writeln!(text, "mem_buffers:{}\r\nmem_allocator:libc\r", known.buffers)
+    // What is deleted is freed at once, UNLINK's and FLUSHALL's too: nothing is ever pending.
+    writeln!(text, "mem_buffers:{}\r\nmem_allocator:libc\r\nlazyfree_pending_objects:0\r", known.buffers)
 }
 
 fn memory_command(call: &mut Call<'_>) -> Result<(), Fault> {
