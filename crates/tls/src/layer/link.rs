@@ -1,7 +1,7 @@
 //! [`Link`]: what is kept of a connection.
 
 use super::queue::SendQueue;
-use super::{AHEAD_BYTES_MAX, AHEAD_BYTES_MIN};
+use super::shared::{AHEAD_BYTES_MAX, AHEAD_BYTES_MIN};
 use crate::session::Session;
 use qanat_api::{Chunk, ConnectionId, FilledBlock};
 use rustls::ServerConfig;

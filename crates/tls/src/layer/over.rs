@@ -1,8 +1,8 @@
 //! [`Over`]: the commands of a service whose connections are encrypted.
 
-use super::TlsLayer;
 use super::link::Stage;
 use super::queue::Piece;
+use super::tls_layer::TlsLayer;
 use bytes::Bytes;
 use qanat_api::{
     Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
@@ -19,6 +19,13 @@ use std::time::Duration;
 pub struct Over<'a, C> {
     pub(super) layer: &'a mut TlsLayer,
     pub(super) below: &'a mut C,
+}
+
+impl TlsLayer {
+    /// What the service gives its commands to.
+    pub fn over<'a, C: Commands>(&'a mut self, below: &'a mut C) -> Over<'a, C> {
+        Over { layer: self, below }
+    }
 }
 
 impl<C: Commands> Over<'_, C> {

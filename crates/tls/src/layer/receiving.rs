@@ -1,7 +1,7 @@
 //! What came is opened, record by record, as far as the service takes it.
 
 use super::link::{Link, Stage};
-use super::{EXTRA_RECORDS_MAX, Shared};
+use super::shared::{EXTRA_RECORDS_MAX, Shared};
 use crate::alert::Alert;
 use crate::established::{Established, Opened};
 use crate::foreign::Step;

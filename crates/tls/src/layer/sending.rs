@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::link::{Link, Stage};
-use super::{Shared, UNSENT_BYTES};
+use super::shared::{Shared, UNSENT_BYTES};
 use crate::alert::Alert;
 use crate::record::{CONTENT_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES};
 use crate::session::Session;

@@ -131,7 +131,7 @@ impl WebService {
     /// [`WebError`], which names the place and the remedy.
     pub fn new(mut config: WebConfig) -> Result<WebService, WebError> {
         check(&config)?;
-        let tls = secure::layer(&config)?;
+        let tls = WebService::tls_layer(&config)?;
         if tls.is_some() {
             // What is sent is sealed for each connection: no frame of it serves another.
             config.copy_mode = CopyMode::PerSend;

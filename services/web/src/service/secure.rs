@@ -14,15 +14,15 @@ use std::sync::PoisonError;
 /// The port of HTTPS, which addresses need not name.
 const HTTPS_PORT: u16 = 443;
 
-/// The layer, if the service is to have one.
-pub(super) fn layer(config: &WebConfig) -> Result<Option<Box<TlsLayer>>, WebError> {
-    let Some(https) = &config.https else { return Ok(None) };
-    let connections_max = u32::try_from(config.limits.connections_max).unwrap_or(u32::MAX);
-    let layer = TlsLayer::new(https.tls.config.clone(), vec![config.port], connections_max);
-    layer.map(|layer| Some(Box::new(layer))).map_err(|error| WebError::System { what: "memory for TLS", error })
-}
-
 impl WebService {
+    /// The layer, if the service is to have one.
+    pub(super) fn tls_layer(config: &WebConfig) -> Result<Option<Box<TlsLayer>>, WebError> {
+        let Some(https) = &config.https else { return Ok(None) };
+        let connections_max = u32::try_from(config.limits.connections_max).unwrap_or(u32::MAX);
+        let layer = TlsLayer::new(https.tls.config.clone(), vec![config.port], connections_max);
+        layer.map(|layer| Some(Box::new(layer))).map_err(|error| WebError::System { what: "memory for TLS", error })
+    }
+
     /// As `on_start`, over the layer if there is one.
     pub(super) fn start_over<C: Commands>(&mut self, below: &mut C) -> Result<(), WebError> {
         let Some(mut tls) = self.tls.take() else { return self.on_start(below) };
