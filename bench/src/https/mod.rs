@@ -23,6 +23,8 @@ const MTU: u32 = 1_500;
 const PORT: u16 = 443;
 /// Where `qanat web` is on a card of its own.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// The directory of the files, in that of everything.
+const SERVED: &str = "site";
 /// How long a server may take to listen, and a client to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -73,10 +75,12 @@ impl Site {
         let addresses = [SERVER_KERNEL.to_string(), OWN.to_string()];
         let words = ["cert", &addresses[0], &addresses[1], "--to", &directory];
         start(&Spec::new("qanat cert", &options.program, &words))?.output(PATIENCE)?;
+        // Apart from the key, which is nobody's to read.
+        std::fs::create_dir(site.served()).map_err(|error| HarnessError::system("make a directory to serve", error))?;
         for case in CASES {
             let mut random = Random::new(case.bytes as u64);
             let content: Vec<u8> = (0..case.bytes).map(|_| random.next() as u8).collect();
-            site.0.write(&format!("{}.bin", case.bytes), content)?;
+            site.0.write(&format!("{SERVED}/{}.bin", case.bytes), content)?;
         }
         // As its users tune it; what both have in common is said, so that it is the same.
         let configuration = format!(
@@ -89,10 +93,14 @@ impl Site {
                ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;\n\
                ssl_session_tickets on; ssl_buffer_size 16k;\n\
                ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;\n\
-               server {{ listen {SERVER_KERNEL}:{PORT} ssl backlog=4096; root {directory}; }} }}\n"
+               server {{ listen {SERVER_KERNEL}:{PORT} ssl backlog=4096; root {directory}/{SERVED}; }} }}\n"
         );
         site.0.write("nginx.conf", configuration)?;
         Ok(site)
+    }
+
+    fn served(&self) -> String {
+        self.file(SERVED)
     }
 
     fn file(&self, name: &str) -> String {
@@ -108,7 +116,8 @@ fn serve(
 ) -> Result<(Running, SocketAddr), HarnessError> {
     let directory = site.0.path().display().to_string();
     let (chain, key, settings) = (site.file("certificate.pem"), site.file("key.pem"), site.file("nginx.conf"));
-    let own = ["web", &directory, "--https", "--certificate", &chain, "--key", &key, "--json"];
+    let served = site.served();
+    let own = ["web", &served, "--https", "--certificate", &chain, "--key", &key, "--json"];
     let (spec, address) = match peer {
         Peer::Nginx => {
             let program = installed::find("nginx", "nginx-light")?;
