@@ -236,7 +236,7 @@ const ROWS: [Row; 31] = [
     Row {
         before: "",
         command: "bench --tables nonesuch",
-        says: &["no table is called \"nonesuch\"; there are: web, dns"],
+        says: &["no table is called \"nonesuch\"; there are: web, https, dns"],
         remedy: "true",
         after: Some("bench --list"),
     },
