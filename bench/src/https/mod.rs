@@ -267,9 +267,6 @@ fn remarks() -> Vec<String> {
     [
         "µs/request: all work on the server's processor, interrupts included. A server that polls for its next request is charged for \
          that, too; «--spin never» is what it needs.",
-        "FAILED with a handshake each: wrk counts a connection that a server ends after its last answer as a failed read or connect now and \
-         then, with either server.",
-        "The client is on its limit in all cases but that of 1 MiB: rates say little about a server then, and times much.",
     ]
     .map(str::to_owned)
     .to_vec()

@@ -2,15 +2,12 @@
 
 use crate::say::done;
 use clap::Args;
-use qanat_tls::SelfSigned;
+use qanat_tls::{LAST_YEAR, SelfSigned};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// It is good until the end of this year.
-const LAST_YEAR: i32 = 2049;
 
 /// Make a certificate for trying, and its key
 #[derive(Args)]
@@ -39,7 +36,7 @@ pub struct Arguments {
 
 /// Writes the two files.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let made = SelfSigned::new(&arguments.names, LAST_YEAR).map_err(|error| error.to_string())?;
+    let made = SelfSigned::new(&arguments.names).map_err(|error| error.to_string())?;
     let (certificate, key) = (arguments.to.join("certificate.pem"), arguments.to.join("key.pem"));
     // The key first: a certificate without its key is no use.
     write(&key, &made.key, 0o600, arguments.force)?;

@@ -3,7 +3,7 @@
 
 use crate::alert::{Alert, CLOSE_NOTIFY, USER_CANCELED};
 use crate::key::RecordKey;
-use crate::record::{ContentType, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES_MAX};
+use crate::record::{ContentType, OVERHEAD_BYTES, RECORD_BYTES_MAX};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 
@@ -163,5 +163,3 @@ impl Established {
         self.transmit.wear();
     }
 }
-
-const _: () = assert!(HEADER_BYTES < OVERHEAD_BYTES);

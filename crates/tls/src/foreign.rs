@@ -55,7 +55,7 @@ impl Foreign {
         self.gathered.len() <= GATHERED_BYTES_MAX
     }
 
-    /// Whether rustls has not read a byte yet. Then this is the first one.
+    /// What rustls is not done with: before its first step, all that came.
     pub(crate) fn first_bytes(&self) -> &[u8] {
         &self.gathered
     }

@@ -39,6 +39,6 @@ pub use error::TlsError;
 pub use figures::TlsFigures;
 pub use layer::{Over, TlsLayer};
 pub use record::{CONTENT_BYTES_MAX, OVERHEAD_BYTES};
-pub use self_signed::SelfSigned;
+pub use self_signed::{LAST_YEAR, SelfSigned};
 pub use settings::{Loaded, MinimumVersion, TlsSettings};
 pub use ticket::{TICKET_KEY_BYTES, Tickets};

@@ -4,6 +4,9 @@ use crate::error::TlsError;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+/// It is good until the end of this year.
+pub const LAST_YEAR: i32 = 2049;
+
 /// A certificate and its key.
 #[derive(Debug)]
 pub struct SelfSigned {
@@ -15,15 +18,14 @@ pub struct SelfSigned {
 }
 
 impl SelfSigned {
-    /// For these host names and addresses: ECDSA on P-256. Clients have to be told that they may trust it. It is good until the end of
-    /// `last_year`.
+    /// For these host names and addresses: ECDSA on P-256. Clients have to be told that they may trust it.
     ///
     /// # Errors
     /// A name is none.
-    pub fn new(names: &[String], last_year: i32) -> Result<SelfSigned, TlsError> {
+    pub fn new(names: &[String]) -> Result<SelfSigned, TlsError> {
         let mut parameters = CertificateParams::new(names.to_vec())?;
         parameters.not_before = date_time_ymd(2020, 1, 1);
-        parameters.not_after = date_time_ymd(last_year, 12, 31);
+        parameters.not_after = date_time_ymd(LAST_YEAR, 12, 31);
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, "Qanat's own certificate, for trying");
         parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];

@@ -48,7 +48,7 @@ impl TlsSettings {
     /// [`TlsError`]: the file, and what is wrong with it.
     pub fn load(&self, tickets: Option<&Arc<Tickets>>) -> Result<Loaded, TlsError> {
         let certificates = if self.certificates.is_empty() {
-            let SelfSigned { der: (certificate, key), .. } = SelfSigned::new(&self.names, LAST_YEAR)?;
+            let SelfSigned { der: (certificate, key), .. } = SelfSigned::new(&self.names)?;
             Certificates::made(vec![certificate], key)?
         } else {
             Certificates::read(&self.certificates)?
@@ -102,9 +102,6 @@ impl TlsSettings {
         certificates.chain(&self.client_authorities).chain(&self.ticket_keys)
     }
 }
-
-/// A certificate that is made is good until the end of this year.
-const LAST_YEAR: i32 = 2049;
 
 /// What was made of settings.
 #[derive(Clone, Debug)]

@@ -108,24 +108,6 @@ impl HttpsArguments {
         }
         Ok(Some(Arc::new(Secrets { settings: self.settings()?, loaded: Mutex::new(None) })))
     }
-
-    /// Where files are read again.
-    pub fn read(&self) -> Vec<PathBuf> {
-        let files =
-            self.certificate.iter().chain(&self.key).chain(&self.ocsp).chain(&self.client_ca).chain(&self.ticket_key);
-        // Files are replaced by others of their names, and links lead elsewhere.
-        let real = |path: &PathBuf| std::fs::canonicalize(path).ok();
-        let all: Vec<&PathBuf> = files.collect();
-        all.iter()
-            .map(|path| directory_of(path))
-            .chain(all.iter().filter_map(|path| real(path)).map(|path| directory_of(&path)))
-            .collect()
-    }
-
-    /// Where files are written.
-    pub fn write(&self) -> Vec<PathBuf> {
-        self.key_log.iter().map(|path| directory_of(path)).collect()
-    }
 }
 
 /// Certificates and keys, as they were read last.
@@ -135,6 +117,18 @@ pub struct Secrets {
 }
 
 impl Secrets {
+    /// Where files are read again. They are replaced by others of their names, and links lead elsewhere.
+    pub fn read(&self) -> Vec<PathBuf> {
+        let files: Vec<&PathBuf> = self.settings.files().collect();
+        let real = files.iter().filter_map(|path| std::fs::canonicalize(path).ok()).map(|path| directory_of(&path));
+        files.iter().map(|path| directory_of(path)).chain(real).collect()
+    }
+
+    /// Where files are written.
+    pub fn write(&self) -> Vec<PathBuf> {
+        self.settings.key_log.iter().map(|path| directory_of(path)).collect()
+    }
+
     /// Reads what there is, while there are the rights to.
     ///
     /// # Errors

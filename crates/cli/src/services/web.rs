@@ -248,9 +248,10 @@ impl Application for Web<'_> {
         let log = self.arguments.access_log.iter();
         let trees = self.arguments.roots().map(|root| Need::Tree(root.clone(), self.arguments.hidden));
         let needs = trees.chain(log.clone().cloned().map(Need::Append)).collect();
-        let https = &self.arguments.https;
-        let read = self.arguments.roots().flat_map(|root| served(root)).chain(https.read()).collect();
-        Files::new(needs, read, log.map(|log| directory_of(log)).chain(https.write()).collect())
+        let secrets = || self.https.iter();
+        let read = self.arguments.roots().flat_map(|root| served(root)).chain(secrets().flat_map(|it| it.read()));
+        let write = log.map(|log| directory_of(log)).chain(secrets().flat_map(|it| it.write()));
+        Files::new(needs, read.collect(), write.collect())
     }
 
     fn export(&self) -> Option<&ExportArguments> {

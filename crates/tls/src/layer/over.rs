@@ -112,7 +112,7 @@ impl<C: Commands> Commands for Over<'_, C> {
         }
     }
 
-    /// What the layer holds does not count: it takes more than the stack does.
+    /// What waits in the layer to be sealed waits before anything that is given now.
     fn send_room(&self, connection: ConnectionId) -> Option<i64> {
         let waiting = self.layer.link(connection).map_or(0, |link| link.queue.bytes() as i64);
         self.below.send_room(connection).map(|room| room - waiting)

@@ -37,7 +37,7 @@ pub struct Files {
 impl Files {
     pub fn new(names: &[&str]) -> Files {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let made = SelfSigned::new(&names, 2049).expect("names");
+        let made = SelfSigned::new(&names).expect("names");
         let directory = tempfile::tempdir().expect("a directory");
         let (chain, key) = (directory.path().join("chain.pem"), directory.path().join("key.pem"));
         std::fs::write(&chain, made.certificate).expect("written");

@@ -118,9 +118,9 @@ fn files_that_are_wrong_are_named() {
             "{message}"
         );
     }
-    assert!(SelfSigned::new(&["ä ".to_owned()], 2049).is_err());
+    assert!(SelfSigned::new(&["ä ".to_owned()]).is_err());
     // What is made is what can be read.
-    let made = SelfSigned::new(&["a.example.org".to_owned(), "192.0.2.1".to_owned()], 2049).unwrap();
+    let made = SelfSigned::new(&["a.example.org".to_owned(), "192.0.2.1".to_owned()]).unwrap();
     assert!(CertificateDer::from_pem_slice(made.certificate.as_bytes()).is_ok());
     assert!(PrivateKeyDer::from_pem_slice(made.key.as_bytes()).is_ok());
 }
