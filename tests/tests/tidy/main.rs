@@ -28,7 +28,7 @@ const LAYERS: [&[&str]; 12] = [
     &["qanat-api"],
     &["qanat-abi", "qanat-disk"],
     &["qanat-stack"],
-    &["qanat-store", "qanat-tls", "qanat-control", "qanat-export"],
+    &["qanat-store", "qanat-tls", "qanat-http2", "qanat-control", "qanat-export"],
     &["qanat", "qanat-daemon"],
     &[
         "qanat-web",

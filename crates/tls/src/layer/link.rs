@@ -1,9 +1,8 @@
 //! [`Link`]: what is kept of a connection.
 
-use super::queue::SendQueue;
 use super::shared::{AHEAD_BYTES_MAX, AHEAD_BYTES_MIN};
 use crate::session::Session;
-use qanat_api::{Chunk, ConnectionId, FilledBlock};
+use qanat_api::{Chunk, ConnectionId, FilledBlock, SendQueue};
 use rustls::ServerConfig;
 use std::collections::VecDeque;
 use std::sync::Arc;

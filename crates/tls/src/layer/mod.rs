@@ -17,7 +17,6 @@
 mod blocks;
 mod link;
 mod over;
-mod queue;
 mod receiving;
 mod sending;
 mod shared;

@@ -1,12 +1,11 @@
 //! [`Over`]: the commands of a service whose connections are encrypted.
 
 use super::link::Stage;
-use super::queue::Piece;
 use super::tls_layer::TlsLayer;
 use bytes::Bytes;
 use qanat_api::{
     Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
-    Setting, Source, TimerId, UdpSocketId,
+    Piece, Setting, Source, TimerId, UdpSocketId,
 };
 use qanat_nic::{Capabilities, Pool, Time};
 use std::net::SocketAddr;

@@ -1,28 +1,36 @@
-//! [`SendQueue`]: what a service gave to send, in order, until it is sealed.
+//! [`SendQueue`]: what a service gave to send, in order, until a layer between it and the stack sends it.
 
+use crate::block::{Filled, FilledBlock};
+use crate::source::Source;
 use bytes::{Buf, Bytes};
-use qanat_api::{FilledBlock, Source};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Pieces that wait at most; then the service is told that it is full.
 const PIECES_MAX: usize = 256;
 
-/// Something to send. Empty ones are never kept.
-pub(crate) enum Piece {
+/// Something to send, by one of the commands for it.
+pub enum Piece {
+    /// Lent bytes.
     Bytes(Bytes),
     /// A block, from a byte on.
     Block(FilledBlock, usize),
+    /// A part of a prepared object.
     Prepared {
+        /// The owner of the bytes.
         source: Rc<dyn Source>,
+        /// As it was given.
         stamp: u64,
+        /// The first byte's place in the source.
         offset: u64,
+        /// How many bytes.
         length: u64,
     },
 }
 
 impl Piece {
-    fn length(&self) -> u64 {
+    /// How many bytes it is.
+    pub fn length(&self) -> u64 {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Block(block, from) => block.bytes().len().saturating_sub(*from) as u64,
@@ -61,21 +69,36 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// Pieces in order. Nothing is copied, but for what [`copy`](SendQueue::copy) is asked for.
+///
+/// ```
+/// use bytes::Bytes;
+/// use qanat_api::{Piece, SendQueue};
+///
+/// let mut queue = SendQueue::default();
+/// assert!(queue.push(Piece::Bytes(Bytes::from_static(b"head, "))));
+/// assert!(queue.push(Piece::Bytes(Bytes::from_static(b"body"))));
+/// let mut start = [0; 8];
+/// queue.copy(&mut start);
+/// assert_eq!((&start, queue.bytes()), (b"head, bo", 10));
+/// queue.skip(2);
+/// assert_eq!(queue.lent(4), Some(&b"ad, "[..]));
+/// assert_eq!(queue.take(100).map(|piece| piece.length()), Some(4));
+/// ```
 #[derive(Default)]
-pub(crate) struct SendQueue {
+pub struct SendQueue {
     pieces: VecDeque<Piece>,
     bytes: u64,
 }
 
 impl SendQueue {
     /// Bytes that wait.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Takes a piece; whether there was room.
-    pub(crate) fn push(&mut self, piece: Piece) -> bool {
+    pub fn push(&mut self, piece: Piece) -> bool {
         if self.pieces.len() >= PIECES_MAX {
             return false;
         }
@@ -88,18 +111,18 @@ impl SendQueue {
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         *self = SendQueue::default();
     }
 
     /// The first `count` bytes, if they lie in one piece.
-    pub(crate) fn lent(&self, count: usize) -> Option<&[u8]> {
+    pub fn lent(&self, count: usize) -> Option<&[u8]> {
         let front = self.pieces.front().filter(|piece| piece.length() >= count as u64)?;
         front.lent().get(..count)
     }
 
     /// Copies as many bytes as `target` has, or as there are.
-    pub(crate) fn copy(&self, mut target: &mut [u8]) {
+    pub fn copy(&self, mut target: &mut [u8]) {
         for piece in &self.pieces {
             let count = target.len().min(usize::try_from(piece.length()).unwrap_or(usize::MAX));
             let Some((some, rest)) = std::mem::take(&mut target).split_at_mut_checked(count) else { return };
@@ -111,8 +134,30 @@ impl SendQueue {
         }
     }
 
+    /// Takes out the first piece, or its first `most` bytes. A block can't be cut: it is taken as bytes, which are copied if it is
+    /// transmit memory. `None`: there is nothing.
+    pub fn take(&mut self, most: u64) -> Option<Piece> {
+        let front = self.pieces.front_mut()?;
+        let count = front.length().min(most);
+        let taken = match front {
+            Piece::Bytes(bytes) => Piece::Bytes(bytes.slice(..count as usize)),
+            Piece::Block(block, from) => {
+                let mut bytes = block.clone().into_bytes();
+                bytes.advance(*from);
+                *block = FilledBlock(Filled::Own(bytes.clone()));
+                *from = 0;
+                Piece::Bytes(bytes.slice(..count as usize))
+            }
+            Piece::Prepared { source, stamp, offset, .. } => {
+                Piece::Prepared { source: Rc::clone(source), stamp: *stamp, offset: *offset, length: count }
+            }
+        };
+        self.skip(count as usize);
+        Some(taken)
+    }
+
     /// Takes the first `count` bytes out.
-    pub(crate) fn skip(&mut self, mut count: usize) {
+    pub fn skip(&mut self, mut count: usize) {
         self.bytes = self.bytes.saturating_sub(count as u64);
         while let Some(front) = self.pieces.front_mut().filter(|_| count > 0) {
             let length = front.length();
@@ -134,9 +179,9 @@ mod tests {
     struct Offsets;
 
     impl Source for Offsets {
-        fn fill(&self, _: u64, offset: u64, target: &mut [u8]) -> qanat_api::Fill {
+        fn fill(&self, _: u64, offset: u64, target: &mut [u8]) -> crate::Fill {
             target.iter_mut().zip(offset..).for_each(|(byte, offset)| *byte = offset as u8);
-            qanat_api::Fill::default()
+            crate::Fill::default()
         }
     }
 
@@ -152,7 +197,7 @@ mod tests {
                 let piece = match kind {
                     0 => Piece::Bytes(Bytes::from(bytes.clone())),
                     1 => {
-                        let mut block = qanat_api::Block::own(bytes.len());
+                        let mut block = crate::Block::own(bytes.len());
                         block.append(&bytes);
                         Piece::Block(block.filled(), 0)
                     }
@@ -182,6 +227,24 @@ mod tests {
             }
             prop_assert_eq!(seen, expected);
         }
+    }
+
+    #[test]
+    fn pieces_are_taken_out_no_longer_than_is_asked_for() {
+        let mut queue = SendQueue::default();
+        let mut block = crate::Block::own(4);
+        block.append(b"efgh");
+        queue.push(Piece::Bytes(Bytes::from_static(b"abcd")));
+        queue.push(Piece::Block(block.filled(), 1));
+        queue.push(Piece::Prepared { source: Rc::new(Offsets), stamp: 0, offset: 3, length: 4 });
+        let mut taken = Vec::new();
+        while let Some(piece) = queue.take(3) {
+            let mut bytes = vec![0; piece.length() as usize];
+            piece.copy(&mut bytes);
+            taken.push(bytes);
+        }
+        assert_eq!(taken, [&b"abc"[..], b"d", b"fgh", &[3, 4, 5], &[6]]);
+        assert_eq!(queue.bytes(), 0);
     }
 
     #[test]

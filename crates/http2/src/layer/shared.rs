@@ -1,0 +1,62 @@
+//! [`Shared`]: what all connections share.
+
+use super::slots::Slots;
+use crate::figures::Http2Figures;
+use crate::request::RequestHead;
+use qanat_api::Event;
+use qanat_nic::{Pool, Region};
+use std::collections::VecDeque;
+use std::io;
+
+/// Requests whose heads wait at once: for their content, or for the service to take them.
+const REQUESTS_MAX: u32 = 4_096;
+/// Bytes of a head besides its fields: the line of the request, and what the layer says itself.
+const HEAD_BYTES_MORE: usize = 1_024;
+
+/// Bounds on what clients can make the layer hold or do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Http2Limits {
+    /// Bytes of a request's fields (beyond: 431).
+    pub head_bytes_max: usize,
+    /// Requests on one connection, which ends after them. 0: no limit.
+    pub requests_max: u32,
+}
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) events: VecDeque<Event>,
+    pub(super) limits: Http2Limits,
+    pub(super) figures: Http2Figures,
+    /// Heads of requests go there.
+    pub(super) pool: Pool,
+    /// A block of fields on its way to a head.
+    pub(super) head: RequestHead,
+    /// A head as it is written, of a request or a response.
+    pub(super) text: Vec<u8>,
+    /// A block of fields of a response.
+    pub(super) block: Vec<u8>,
+}
+
+impl Shared {
+    /// # Errors
+    /// No memory.
+    pub(super) fn new(limits: Http2Limits) -> io::Result<Shared> {
+        let frame_bytes = (limits.head_bytes_max + HEAD_BYTES_MORE).next_power_of_two();
+        let frame_bytes = u32::try_from(frame_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(Shared {
+            events: VecDeque::new(),
+            limits,
+            figures: Http2Figures::default(),
+            pool: Region::new(REQUESTS_MAX, frame_bytes)?.pool(REQUESTS_MAX).ok_or(io::ErrorKind::OutOfMemory)?,
+            head: RequestHead::default(),
+            text: Vec::new(),
+            block: Vec::new(),
+        })
+    }
+}
+
+/// What a connection works with, besides itself.
+pub(super) struct Ground<'a> {
+    pub(super) slots: &'a mut Slots,
+    pub(super) shared: &'a mut Shared,
+}

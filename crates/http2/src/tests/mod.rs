@@ -1,0 +1,4 @@
+mod bench;
+mod exchange;
+mod hostile;
+mod passing;

@@ -1,0 +1,34 @@
+//! Connections that are none of HTTP/2 pass as they are.
+
+use super::bench::{Bench, LIMITS};
+use crate::settings::PREFACE;
+use qanat_api::double::Sent;
+use qanat_api::{Commands, Event};
+
+#[test]
+fn what_begins_otherwise_passes_whole() {
+    let request = b"GET /bytes/5 HTTP/1.1\r\n\r\n".as_slice();
+    let nearly = [&PREFACE[..20], b"x\r\n\r\n"].concat();
+    for bytes in [request, &nearly, b"PRI\r\n\r\n", b"P"] {
+        for cut in [1, 2, 5, 100] {
+            let mut bench = Bench::new(LIMITS);
+            bench.is_silent = true;
+            bench.cut = cut;
+            bench.data(bytes);
+            bench.event(Event::PeerClosed { connection: bench.id });
+            assert_eq!(bench.heads(), [std::str::from_utf8(bytes).unwrap()], "in chunks of {cut}");
+            let whole = bench.whole.unwrap();
+            assert_eq!(bench.layer.carrier_of(whole), None);
+            bench.command(|commands| {
+                commands.send(whole, b"answer".as_slice().into()).unwrap();
+                commands.close(whole).unwrap();
+            });
+            assert!(matches!(&bench.told().sent[..], [Sent::Bytes(bytes)] if &bytes[..] == b"answer"));
+            assert!(bench.told().is_closed);
+            assert_eq!(bench.layer.figures().carriers, 0);
+            bench.heard.get_mut(&whole).unwrap().given = 6;
+            bench.event(Event::Acked { connection: bench.id, bytes: 6 });
+            bench.end();
+        }
+    }
+}
