@@ -40,6 +40,7 @@ pub mod disk_queue;
 pub mod dns;
 pub mod dns_transfer;
 pub mod http;
+pub mod http2;
 pub mod kv;
 pub mod kv_dump;
 pub mod memif;
@@ -80,6 +81,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "kv", corpus: "kv", run: kv::kv, repair: None },
     Target { name: "kv_dump", corpus: "kv_dump", run: kv_dump::kv_dump, repair: Some(kv_dump::repair) },
     Target { name: "tls", corpus: "tls", run: tls::tls, repair: None },
+    Target { name: "http2", corpus: "http2", run: http2::http2, repair: None },
+    Target { name: "hpack", corpus: "hpack", run: http2::hpack, repair: None },
     Target { name: "control", corpus: "control", run: control::control, repair: None },
     Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
     Target { name: "disk_queue", corpus: "disk_queue", run: disk_queue::disk_queue, repair: None },

@@ -139,9 +139,7 @@ pub(crate) fn parse(header: Header, payload: &[u8]) -> Result<Frame<'_>, Fault> 
             let (is_last, ends_block) = (header.has(flag::END_STREAM), header.has(flag::END_HEADERS));
             Frame::Headers { stream, block, is_last, ends_block }
         }
-        kind::CONTINUATION => {
-            Frame::Continuation { stream, block: payload, ends_block: header.has(flag::END_HEADERS) }
-        }
+        kind::CONTINUATION => Frame::Continuation { stream, block: payload, ends_block: header.has(flag::END_HEADERS) },
         kind::PRIORITY => match payload.try_into() {
             Ok(priority) => check_priority(stream, priority).map(|()| Frame::Ignored)?,
             Err(_) => return Err(Fault::Stream(stream, FrameSize)),

@@ -1,8 +1,7 @@
 //! [`RequestHead`]: the fields of a request (RFC 9113, 8.2 and 8.3) become a head of HTTP/1.1.
 
 /// Fields that are of one connection, and are in no request of HTTP/2 (8.2.2).
-const OF_CONNECTION: [&[u8]; 5] =
-    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+const OF_CONNECTION: [&[u8]; 5] = [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
 /// What is wrong with a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,14 +61,9 @@ fn is_word(value: &[u8]) -> bool {
 impl RequestHead {
     /// Forgets the last one.
     pub(crate) fn begin(&mut self) {
-        for part in [
-            &mut self.method,
-            &mut self.scheme,
-            &mut self.authority,
-            &mut self.path,
-            &mut self.host,
-            &mut self.lines,
-        ] {
+        for part in
+            [&mut self.method, &mut self.scheme, &mut self.authority, &mut self.path, &mut self.host, &mut self.lines]
+        {
             part.clear();
         }
         (self.bytes, self.content_length) = (0, None);
@@ -236,7 +230,8 @@ mod tests {
             fields.remove(missing);
             assert_eq!(head(&fields).end(), Err(Wrong::Malformed), "without {missing}");
         }
-        for (at, value) in [(0, "G ET"), (0, ""), (1, ""), (2, "a b"), (3, ""), (3, "x"), (3, "*"), (3, "/a b"), (3, "/\r\n")]
+        for (at, value) in
+            [(0, "G ET"), (0, ""), (1, ""), (2, "a b"), (3, ""), (3, "x"), (3, "*"), (3, "/a b"), (3, "/\r\n")]
         {
             let mut fields = GET;
             fields[at].1 = value;

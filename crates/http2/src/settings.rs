@@ -10,8 +10,6 @@ pub(crate) const WINDOW: i64 = 65_535;
 pub(crate) const WINDOW_MAX: i64 = (1 << 31) - 1;
 /// Bytes of a frame's content, unless something else is said: it is what we say.
 pub(crate) const FRAME_BYTES: usize = 16_384;
-/// Streams that a peer may have open at once.
-pub(crate) const STREAMS_MAX: u32 = 128;
 
 const ENABLE_PUSH: u16 = 2;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
@@ -20,9 +18,9 @@ const MAX_FRAME_SIZE: u16 = 5;
 const MAX_HEADER_LIST_SIZE: u16 = 6;
 
 /// What we say: all else is as the RFC has it. A client that knows how long a head may be does not send a longer one.
-pub(crate) fn ours(head_bytes_max: usize) -> Vec<u8> {
+pub(crate) fn ours(streams_max: u32, head_bytes_max: usize) -> Vec<u8> {
     let head_bytes_max = u32::try_from(head_bytes_max).unwrap_or(u32::MAX);
-    [(MAX_CONCURRENT_STREAMS, STREAMS_MAX), (MAX_HEADER_LIST_SIZE, head_bytes_max)]
+    [(MAX_CONCURRENT_STREAMS, streams_max), (MAX_HEADER_LIST_SIZE, head_bytes_max)]
         .into_iter()
         .flat_map(|(name, value)| name.to_be_bytes().into_iter().chain(value.to_be_bytes()))
         .collect()

@@ -75,8 +75,16 @@ impl AccessLog {
         self.drops + self.failed.load(Ordering::Relaxed)
     }
 
-    /// Adds a line. `request` is `None` if there was no telling what it is.
-    pub fn line(&mut self, seconds: u64, peer: SocketAddr, request: Option<&Request<'_, '_>>, status: u16, bytes: u64) {
+    /// Adds a line. `request` is `None` if there was no telling what it is; `is_http2`: it came as a stream.
+    pub fn line(
+        &mut self,
+        seconds: u64,
+        peer: SocketAddr,
+        is_http2: bool,
+        request: Option<&Request<'_, '_>>,
+        status: u16,
+        bytes: u64,
+    ) {
         if self.time.0 != seconds {
             self.time = (seconds, format_time(seconds));
         }
@@ -88,7 +96,10 @@ impl AccessLog {
                 escape(buffer, request.method_name.as_bytes());
                 buffer.push(b' ');
                 escape(buffer, request.target);
-                let _ = write!(buffer, " HTTP/1.{}", request.minor_version);
+                let _ = match is_http2 {
+                    true => write!(buffer, " HTTP/2.0"),
+                    false => write!(buffer, " HTTP/1.{}", request.minor_version),
+                };
             }
             None => buffer.push(b'-'),
         }
@@ -221,7 +232,7 @@ mod tests {
         let limits = ParseLimits { head_bytes_max: 16384, target_bytes_max: 8192 };
         let Outcome::Complete(request) = parse(text, &mut storage, &limits) else { panic!() };
         let peer: SocketAddr = "192.0.2.7:1234".parse().unwrap();
-        log.line(784_111_777, peer, Some(&request), 200, 42);
+        log.line(784_111_777, peer, false, Some(&request), 200, 42);
         log.flush();
         // The writer's queue keeps order, so a rename after the first line is there loses nothing.
         for _ in 0..500 {
@@ -232,7 +243,7 @@ mod tests {
         }
         std::fs::rename(&path, directory.path().join("old")).unwrap();
         assert!(log.reopen());
-        log.line(784_111_777, peer, None, 400, 0);
+        log.line(784_111_777, peer, false, None, 400, 0);
         drop(log);
         assert_eq!(
             std::fs::read_to_string(directory.path().join("old")).unwrap(),

@@ -42,6 +42,8 @@ pub struct Https {
     pub redirect_port: Option<u16>,
     /// Browsers that were here once ask by HTTPS alone for so many seconds (RFC 6797). 0: they are not told to.
     pub hsts_seconds: u64,
+    /// Requests that a client of HTTP/2 may have open at once on a connection. 0: HTTP/2 is not spoken.
+    pub http2_streams: u32,
 }
 
 /// Bounds on what clients can make the service hold or do.

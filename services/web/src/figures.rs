@@ -1,5 +1,6 @@
 //! Live figures: what an operator watches.
 
+use qanat_http2::Http2Figures;
 use qanat_tls::TlsFigures;
 use serde::Serialize;
 
@@ -78,6 +79,8 @@ pub struct Figures {
     pub redirects: u64,
     /// Of the layer below, if there is one.
     pub tls: TlsFigures,
+    /// Of the layer between that and the service.
+    pub http2: Http2Figures,
 }
 
 impl Figures {
@@ -118,6 +121,7 @@ impl Figures {
         let counts = pairs.into_iter().chain(self.responses.iter_mut().zip(ended.responses));
         counts.for_each(|(count, before)| *count += before);
         self.tls.add(&ended.tls);
+        self.http2.add(&ended.http2);
         self
     }
 

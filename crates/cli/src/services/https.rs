@@ -34,6 +34,9 @@ pub struct HttpsArguments {
     /// Browsers that were here once ask by HTTPS alone for so many seconds (Strict-Transport-Security); 0: they are not told to
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "https")]
     hsts: u64,
+    /// Requests that a client may have open at once on a connection of HTTP/2; 0: HTTP/1.1 alone is spoken
+    #[arg(long, value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32).range(..=1_024), requires = "https")]
+    http2_streams: u32,
     /// The oldest version that is spoken
     #[arg(long, value_enum, default_value_t = Version::V1_2, requires = "https")]
     tls_minimum: Version,
@@ -65,7 +68,12 @@ impl HttpsArguments {
 
     /// What the service is to be for browsers.
     pub fn web(&self, tls: Loaded) -> qanat_web::Https {
-        qanat_web::Https { tls, redirect_port: self.redirect_port(), hsts_seconds: self.hsts }
+        qanat_web::Https {
+            tls,
+            redirect_port: self.redirect_port(),
+            hsts_seconds: self.hsts,
+            http2_streams: self.http2_streams,
+        }
     }
 
     fn settings(&self) -> Result<TlsSettings, String> {
@@ -89,7 +97,7 @@ impl HttpsArguments {
                 Version::V1_2 => MinimumVersion::Tls12,
                 Version::V1_3 => MinimumVersion::Tls13,
             },
-            protocols: vec!["http/1.1".to_owned()],
+            protocols: ["h2", "http/1.1"].map(str::to_owned)[usize::from(self.http2_streams == 0)..].to_vec(),
             client_authorities: self.client_ca.clone(),
             ticket_keys: self.ticket_key.clone(),
             key_log: self.key_log.clone(),

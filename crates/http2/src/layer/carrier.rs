@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::ledger::{Ledger, Owner};
+use super::limits::Http2Limits;
 use super::stream::Stream;
 use super::streams::Streams;
 use crate::error::ErrorCode;
@@ -83,10 +84,10 @@ impl Carrier {
         id: ConnectionId,
         below: ConnectionId,
         (listener, peer): (ListenerId, SocketAddr),
-        head_bytes_max: usize,
+        limits: Http2Limits,
     ) -> Carrier {
         let mut answers = Vec::new();
-        write(kind::SETTINGS, 0, 0, &ours(head_bytes_max), &mut answers);
+        write(kind::SETTINGS, 0, 0, &ours(limits.streams_max, limits.head_bytes_max), &mut answers);
         Carrier {
             id,
             below,

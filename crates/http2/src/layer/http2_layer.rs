@@ -1,7 +1,8 @@
 //! [`Http2Layer`]: which connections there are, and what becomes of what comes on them.
 
 use super::carrier::Carrier;
-use super::shared::{Ground, Http2Limits, Shared};
+use super::limits::Http2Limits;
+use super::shared::{Ground, Shared};
 use super::slots::{Plain, Slot, Slots};
 use crate::figures::Http2Figures;
 use crate::settings::PREFACE;
@@ -84,7 +85,8 @@ impl Http2Layer {
     pub fn take<C: Commands>(&mut self, event: Event, below: &mut C) {
         let event = match event {
             Event::Accepted { connection, listener, peer } => {
-                let connection = self.slots.insert_plain(connection, Some((listener, peer)));
+                let origin = (self.shared.limits.streams_max > 0).then_some((listener, peer));
+                let connection = self.slots.insert_plain(connection, origin);
                 Event::Accepted { connection, listener, peer }
             }
             Event::Data { connection, chunk } => match self.slots.above(connection) {
@@ -142,13 +144,7 @@ impl Http2Layer {
     }
 
     /// Looks whether a connection begins with the preface.
-    fn judge<C: Commands>(
-        &mut self,
-        id: ConnectionId,
-        origin: (ListenerId, SocketAddr),
-        chunk: Chunk,
-        below: &mut C,
-    ) {
+    fn judge<C: Commands>(&mut self, id: ConnectionId, origin: (ListenerId, SocketAddr), chunk: Chunk, below: &mut C) {
         let Some(Slot::Plain(plain)) = self.slots.get_mut(id) else { return };
         let expected = PREFACE.get(plain.held_bytes..).unwrap_or_default();
         let count = chunk.len().min(expected.len());
@@ -162,7 +158,7 @@ impl Http2Layer {
             return;
         }
         let (below_id, held) = (plain.below, std::mem::take(&mut plain.held));
-        let mut carrier = Carrier::new(id, below_id, origin, self.shared.limits.head_bytes_max);
+        let mut carrier = Carrier::new(id, below_id, origin, self.shared.limits);
         self.shared.figures.carriers += 1;
         // What is behind the preface is in the last chunk.
         let rest = held.last().and_then(|last| last.bytes().get(count..)).unwrap_or_default();

@@ -9,6 +9,7 @@ mod carrier;
 mod guard;
 mod http2_layer;
 mod ledger;
+mod limits;
 mod over;
 mod receiving;
 mod requests;
@@ -19,5 +20,5 @@ mod stream;
 mod streams;
 
 pub use http2_layer::Http2Layer;
+pub use limits::Http2Limits;
 pub use over::Over;
-pub use shared::Http2Limits;

@@ -3,7 +3,9 @@
 use super::carrier::{Block, Carrier, Phase};
 use super::shared::Ground;
 use super::streams::Number;
-use crate::error::ErrorCode::{EnhanceYourCalm, FlowControl, FrameSize, Internal, Protocol, RefusedStream, StreamClosed};
+use crate::error::ErrorCode::{
+    EnhanceYourCalm, FlowControl, FrameSize, Internal, Protocol, RefusedStream, StreamClosed,
+};
 use crate::error::{ErrorCode, Fault};
 use crate::frame::{Frame, HEADER_BYTES, Header, flag, kind, parse};
 use crate::settings::{FRAME_BYTES, WINDOW, WINDOW_MAX, initial_window};
@@ -63,6 +65,8 @@ impl Carrier {
         match outcome {
             Ok(()) => {}
             Err(Fault::Connection(code)) => return self.fail(code, ground),
+            // What has not begun can't be reset.
+            Err(Fault::Stream(number, code)) if self.streams.find(number) == Number::Idle => self.fail(code, ground),
             Err(Fault::Stream(number, code)) => {
                 // Who has too many at once may not know yet how many it may have.
                 if code != RefusedStream {
@@ -120,7 +124,8 @@ impl Carrier {
         block.bytes.extend_from_slice(part);
         block.frames += 1;
         // What is left out would be missing from the decoder's table, so there is no going on.
-        if block.frames > BLOCK_FRAMES_MAX || block.bytes.len() > 2 * ground.shared.limits.head_bytes_max + FRAME_BYTES {
+        if block.frames > BLOCK_FRAMES_MAX || block.bytes.len() > 2 * ground.shared.limits.head_bytes_max + FRAME_BYTES
+        {
             return Err(Fault::Connection(EnhanceYourCalm));
         }
         self.guard.was_useful(part.len());

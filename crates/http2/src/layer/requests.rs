@@ -10,12 +10,8 @@ use crate::error::{ErrorCode, Fault};
 use crate::frame::write_block;
 use crate::hpack::{encode, encode_status};
 use crate::request::{Request, Wrong};
-use crate::settings::STREAMS_MAX;
 use qanat_api::{Chunk, ConnectionId, Event};
 use qanat_nic::Frame;
-
-/// Streams that there may be, with those whose end the peer has not acknowledged.
-const KNOWN_STREAMS_MAX: usize = 2 * STREAMS_MAX as usize;
 
 impl Carrier {
     /// A block is whole.
@@ -70,7 +66,9 @@ impl Carrier {
         self.streams.begin(number);
         self.guard.stream_began();
         let figures = &mut ground.shared.figures;
-        let is_too_many = self.open >= STREAMS_MAX || self.streams.count() >= KNOWN_STREAMS_MAX;
+        let streams_max = ground.shared.limits.streams_max;
+        // As many again may be over, with their ends not acknowledged yet.
+        let is_too_many = self.open >= streams_max || self.streams.count() >= 2 * streams_max as usize;
         if self.phase != Phase::Open || is_too_many {
             figures.requests_refused += 1;
             return Err(Fault::Stream(number, RefusedStream));

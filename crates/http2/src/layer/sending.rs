@@ -108,7 +108,8 @@ impl Carrier {
                 let flags = if is_last { flag::END_STREAM } else { 0 };
                 let header = Header { length: count as usize, kind: kind::DATA, flags, stream: number };
                 frames.extend_from_slice(&header.bytes());
-                stream.progress = if is_last { Progress::Ended } else { Progress::Content(left.map(|left| left - count)) };
+                stream.progress =
+                    if is_last { Progress::Ended } else { Progress::Content(left.map(|left| left - count)) };
             }
         }
         if frames.is_empty() {

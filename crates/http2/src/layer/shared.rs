@@ -1,5 +1,6 @@
 //! [`Shared`]: what all connections share.
 
+use super::limits::Http2Limits;
 use super::slots::Slots;
 use crate::figures::Http2Figures;
 use crate::request::RequestHead;
@@ -12,15 +13,6 @@ use std::io;
 const REQUESTS_MAX: u32 = 4_096;
 /// Bytes of a head besides its fields: the line of the request, and what the layer says itself.
 const HEAD_BYTES_MORE: usize = 1_024;
-
-/// Bounds on what clients can make the layer hold or do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Http2Limits {
-    /// Bytes of a request's fields (beyond: 431).
-    pub head_bytes_max: usize,
-    /// Requests on one connection, which ends after them. 0: no limit.
-    pub requests_max: u32,
-}
 
 /// See the module.
 pub(super) struct Shared {

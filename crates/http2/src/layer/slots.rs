@@ -50,7 +50,11 @@ impl Slots {
     }
 
     /// A connection below is one of the service's.
-    pub(super) fn insert_plain(&mut self, below: ConnectionId, origin: Option<(ListenerId, SocketAddr)>) -> ConnectionId {
+    pub(super) fn insert_plain(
+        &mut self,
+        below: ConnectionId,
+        origin: Option<(ListenerId, SocketAddr)>,
+    ) -> ConnectionId {
         let id = self.insert(|_| Slot::Plain(Plain { below, origin, held: Vec::new(), held_bytes: 0 }));
         if below.index() >= self.by_below.len() {
             self.by_below.resize(below.index() + 1, None);

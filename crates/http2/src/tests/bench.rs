@@ -68,7 +68,7 @@ pub struct Bench {
     pub windows_are_kept_open: bool,
 }
 
-pub const LIMITS: Http2Limits = Http2Limits { head_bytes_max: 4_096, requests_max: 0 };
+pub const LIMITS: Http2Limits = Http2Limits { streams_max: 128, head_bytes_max: 4_096, requests_max: 0 };
 
 impl Bench {
     pub fn new(limits: Http2Limits) -> Bench {
@@ -317,7 +317,8 @@ pub fn block(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
 /// Answers as the path says; how many bytes were given. A stream may be gone already: its end is on its way.
 fn answer(id: ConnectionId, head: &str, commands: &mut impl Commands) -> Result<u64, CommandError> {
     let mut words = head.split(' ').nth(1).unwrap().split('/').skip(1);
-    let (how, length) = (words.next().unwrap_or_default(), words.next().and_then(|text| text.parse().ok()).unwrap_or(0));
+    let (how, length) =
+        (words.next().unwrap_or_default(), words.next().and_then(|text| text.parse().ok()).unwrap_or(0));
     let said = match how {
         "endless" => String::new(),
         "short" => format!("Content-Length: {}\r\n", length + 1),

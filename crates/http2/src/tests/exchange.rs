@@ -145,7 +145,7 @@ fn content_of_requests_is_counted_and_dropped() {
 
 #[test]
 fn heads_that_are_longer_than_a_frame_are_cut_on_both_sides() {
-    let mut bench = Bench::new(Http2Limits { head_bytes_max: 60_000, requests_max: 0 });
+    let mut bench = Bench::new(Http2Limits { head_bytes_max: 60_000, ..LIMITS });
     bench.begin(&[]);
     let long = "y".repeat(40_000);
     let block = block("/wide/5", &[("long", &long)]);

@@ -61,7 +61,12 @@ fn a_connection_that_breaks_the_rules_ends() {
         ("content of nothing", &[(kind::DATA, 0, 3, &[])], Protocol),
         ("the end of nothing", &[(kind::RST_STREAM, 0, 3, &[0; 4])], Protocol),
         ("a window of nothing", &[(kind::WINDOW_UPDATE, 0, 3, &[0, 0, 0, 1])], Protocol),
-        ("a stream behind a later one", &[(kind::HEADERS, WHOLE, 9, get), (kind::HEADERS, WHOLE, 7, get)], StreamClosed),
+        (
+            "a stream behind a later one",
+            &[(kind::HEADERS, WHOLE, 9, get), (kind::HEADERS, WHOLE, 7, get)],
+            StreamClosed,
+        ),
+        ("a priority of nothing, that is none", &[(kind::PRIORITY, 0, 3, &[0; 4])], FrameSize),
         ("push", &[(kind::SETTINGS, 0, 0, &[0, 2, 0, 0, 0, 2])], Protocol),
         ("a window that is too large", &[(kind::SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0])], FlowControl),
         ("frames that are too small", &[(kind::SETTINGS, 0, 0, &[0, 5, 0, 0, 0, 1])], Protocol),
@@ -114,7 +119,7 @@ fn a_stream_that_breaks_the_rules_is_reset_alone() {
         ("trailers of a request's own", &[open, (kind::HEADERS, WHOLE, 3, get)], Protocol),
         ("no window", &[open, (kind::WINDOW_UPDATE, 0, 3, &[0; 4])], Protocol),
         ("a window beyond all", &[open, (kind::WINDOW_UPDATE, 0, 3, &[0x7f, 0xff, 0xff, 0xff])], FlowControl),
-        ("a priority that is none", &[(kind::PRIORITY, 0, 3, &[0; 4])], FrameSize),
+        ("a priority that is none", &[open, (kind::PRIORITY, 0, 3, &[0; 4])], FrameSize),
     ] {
         resets(&frames(sent), 3, code, what);
     }
@@ -169,7 +174,10 @@ fn floods_end_the_connection_and_are_counted() {
     let get = block("/prepared/1000", &[]);
     let ping = frames(&[(kind::PING, 0, 0, &[0; 8])]);
     let floods: [(&str, Box<dyn Fn(u32) -> Vec<u8>>); 8] = [
-        ("resets", Box::new(|n| frames(&[(kind::HEADERS, WHOLE, 2 * n + 1, &get), (kind::RST_STREAM, 0, 2 * n + 1, &[0; 4])]))),
+        (
+            "resets",
+            Box::new(|n| frames(&[(kind::HEADERS, WHOLE, 2 * n + 1, &get), (kind::RST_STREAM, 0, 2 * n + 1, &[0; 4])])),
+        ),
         (
             "resets that it has us make",
             Box::new(|n| {
@@ -178,15 +186,21 @@ fn floods_end_the_connection_and_are_counted() {
         ),
         ("pings", Box::new(|_| ping.clone())),
         ("settings", Box::new(|_| frames(&[(kind::SETTINGS, 0, 0, &[])]))),
-        ("parts of a head", Box::new(|n| match n {
-            0 => frames(&[(kind::HEADERS, 0, 1, &get)]),
-            _ => frames(&[(kind::CONTINUATION, 0, 1, &[])]),
-        })),
+        (
+            "parts of a head",
+            Box::new(|n| match n {
+                0 => frames(&[(kind::HEADERS, 0, 1, &get)]),
+                _ => frames(&[(kind::CONTINUATION, 0, 1, &[])]),
+            }),
+        ),
         ("priorities", Box::new(|_| frames(&[(kind::PRIORITY, 0, 1, &[0; 5])]).repeat(1_000))),
-        ("empty content", Box::new(|n| match n {
-            0 => frames(&[(kind::HEADERS, flag::END_HEADERS, 1, &get)]),
-            _ => frames(&[(kind::DATA, 0, 1, &[])]).repeat(1_000),
-        })),
+        (
+            "empty content",
+            Box::new(|n| match n {
+                0 => frames(&[(kind::HEADERS, flag::END_HEADERS, 1, &get)]),
+                _ => frames(&[(kind::DATA, 0, 1, &[])]).repeat(1_000),
+            }),
+        ),
         ("what nobody knows", Box::new(|_| frames(&[(99, 0, 0, &[0; 16_000])]))),
     ];
     for (what, frames) in floods {

@@ -1,9 +1,19 @@
 //! Connections that are none of HTTP/2 pass as they are.
 
 use super::bench::{Bench, LIMITS};
+use crate::layer::Http2Limits;
 use crate::settings::PREFACE;
 use qanat_api::double::Sent;
 use qanat_api::{Commands, Event};
+
+#[test]
+fn a_preface_passes_where_http2_is_not_spoken() {
+    let mut bench = Bench::new(Http2Limits { streams_max: 0, ..LIMITS });
+    bench.is_silent = true;
+    bench.data(PREFACE);
+    assert_eq!(bench.heads(), [std::str::from_utf8(PREFACE).unwrap()]);
+    bench.end();
+}
 
 #[test]
 fn what_begins_otherwise_passes_whole() {

@@ -4,8 +4,8 @@ use super::link::Stage;
 use super::tls_layer::TlsLayer;
 use bytes::Bytes;
 use qanat_api::{
-    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
-    Piece, Setting, Source, TimerId, UdpSocketId,
+    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId, Piece,
+    Setting, Source, TimerId, UdpSocketId,
 };
 use qanat_nic::{Capabilities, Pool, Time};
 use std::net::SocketAddr;

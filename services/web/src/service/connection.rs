@@ -17,6 +17,7 @@ use std::time::Duration;
 ///                                     │  ├──▶ Waiting (look-up) ──▶ (answer)
 ///                                     │  └──▶ Output (more to send than the stack takes, or from disk) ──▶ Idle
 ///                                     └──▶ Closing, or Lingering (reads and drops) ──▶ Closing
+///  Idle ──a stream of HTTP/2──▶ Carrying ──unused──▶ Closing
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Phase {
@@ -27,6 +28,8 @@ pub enum Phase {
     Idle,
     /// Part of a request's head is here.
     Head,
+    /// Its requests are on streams of HTTP/2, each of which is a connection of its own.
+    Carrying,
     /// A reader looks its file up.
     Waiting,
     /// A response is not yet wholly handed to the stack.
@@ -132,6 +135,10 @@ pub struct Connection {
     pub holds_windows: bool,
     /// It came to the port where all is told to ask by HTTPS.
     pub is_redirected: bool,
+    /// It is a stream of HTTP/2.
+    pub is_stream: bool,
+    /// Streams of HTTP/2 are on it, or were.
+    pub is_carrier: bool,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 96);
@@ -174,6 +181,8 @@ impl Connection {
         blank_bytes: 0,
         holds_windows: false,
         is_redirected: false,
+        is_stream: false,
+        is_carrier: false,
     };
 
     /// The box. It is made when it is first asked for.

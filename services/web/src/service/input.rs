@@ -51,7 +51,7 @@ impl WebService {
             let ready = match connection.phase {
                 Phase::Idle => connection.unacknowledged <= limit,
                 Phase::Head | Phase::Lingering | Phase::Closing => true,
-                Phase::Free | Phase::Waiting | Phase::Output => false,
+                Phase::Free | Phase::Carrying | Phase::Waiting | Phase::Output => false,
             };
             let next = connection.extra.as_mut().filter(|_| ready).and_then(|extra| extra.held.pop_front());
             let Some((chunk, offset)) = next else { return };
@@ -141,7 +141,7 @@ impl WebService {
             Phase::Idle => !connection.has_held() && !connection.has_output(),
             Phase::Head => !connection.has_held(),
             Phase::Lingering => true,
-            Phase::Free | Phase::Waiting | Phase::Output | Phase::Closing => false,
+            Phase::Free | Phase::Carrying | Phase::Waiting | Phase::Output | Phase::Closing => false,
         };
         if connection.peer_closed && quiet {
             self.close(id, context);

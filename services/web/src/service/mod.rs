@@ -27,7 +27,8 @@ use connection::{Connections, Phase};
 use qanat::{
     CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, StartError, Time,
 };
-use qanat_tls::{Loaded, TlsLayer};
+use qanat_tls::Loaded;
+use secure::Layers;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -117,7 +118,7 @@ pub struct WebService {
     /// Of these, those whose requests are told to ask by HTTPS.
     redirecting: Vec<ListenerId>,
     /// Below the service, while it is not called.
-    tls: Option<Box<TlsLayer>>,
+    layers: Option<Box<Layers>>,
     epoch: u64,
     share: usize,
     tick_armed: bool,
@@ -131,8 +132,8 @@ impl WebService {
     /// [`WebError`], which names the place and the remedy.
     pub fn new(mut config: WebConfig) -> Result<WebService, WebError> {
         check(&config)?;
-        let tls = WebService::tls_layer(&config)?;
-        if tls.is_some() {
+        let layers = Layers::new(&config)?;
+        if layers.is_some() {
             // What is sent is sealed for each connection: no frame of it serves another.
             config.copy_mode = CopyMode::PerSend;
         }
@@ -180,7 +181,7 @@ impl WebService {
             figures: Figures::default(),
             listeners: Vec::new(),
             redirecting: Vec::new(),
-            tls,
+            layers,
             epoch: 0,
             share: 0,
             tick_armed: false,
@@ -405,7 +406,7 @@ impl WebService {
             match connection.phase {
                 // Held requests came before the stop: they are answered, the last with close.
                 Phase::Idle if !connection.has_held() => self.close(id, context),
-                Phase::Head => self.close(id, context),
+                Phase::Head | Phase::Carrying => self.close(id, context),
                 Phase::Output => connection.extra().close_after = true,
                 _ => {}
             }
@@ -443,9 +444,9 @@ impl Service for WebService {
 
     #[inline]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        match self.tls.take() {
+        match self.layers.take() {
             None => self.on_event(event, context),
-            Some(tls) => self.handle_over(tls, event, context),
+            Some(layers) => self.handle_over(layers, event, context),
         }
     }
 
@@ -454,8 +455,8 @@ impl Service for WebService {
     }
 
     fn leave(&mut self, id: ConnectionId, _context: &mut Context<'_>) -> bool {
-        // Nobody else has its keys.
-        if self.tls.as_ref().is_some_and(|tls| tls.is_encrypted(id)) {
+        // Nobody else has its keys, and the handles are those of the layers.
+        if self.layers.is_some() {
             return false;
         }
         let Some(connection) = self.connections.get(id) else { return false };

@@ -450,7 +450,7 @@ impl WebService {
         if let Some(log) = &mut self.log
             && let Some(connection) = self.connections.get(exchange.id)
         {
-            log.line(exchange.seconds, connection.peer, Some(exchange.request), status, length);
+            log.line(exchange.seconds, connection.peer, connection.is_stream, Some(exchange.request), status, length);
         }
         self.end_response(exchange.id, exchange.keep, linger, context);
     }
@@ -479,7 +479,7 @@ impl WebService {
         if let Some(log) = &mut self.log
             && let Some(connection) = self.connections.get(id)
         {
-            log.line(seconds, connection.peer, None, status, length);
+            log.line(seconds, connection.peer, connection.is_stream, None, status, length);
         }
         self.end_response(id, false, true, context);
     }

@@ -1,66 +1,116 @@
-//! HTTPS: the layer of TLS below the service, and the port where plain requests are told to ask by HTTPS.
+//! HTTPS: the layers of TLS and HTTP/2 below the service, and the port where plain requests are told to ask by HTTPS.
 //!
 //! ```text
-//!  stack ── Event ──► TlsLayer ── Event ──► WebService::on_event
-//!        ◄─ Commands ─ TlsLayer::over ◄──── its commands
+//!  stack ── Event ──► TlsLayer ── Event ──► Http2Layer ── Event ──► WebService::on_event
+//!        ◄─ Commands ─ TlsLayer::over ◄─── Http2Layer::over ◄────── its commands
 //! ```
-//! The service is the same with the layer and without it: it takes events, and gives commands to whatever is below.
+//! The service is the same with the layers and without them: it takes events, and gives commands to whatever is below. A stream of HTTP/2
+//! is a connection with one request; the connection it is on is known to the service only so that it counts, and ends when it is not used.
 
-use super::{Commands, WebConfig, WebError, WebService};
+use super::connection::Phase;
+use super::{Commands, WebConfig, WebError, WebService, milliseconds};
 use qanat::{ConnectionId, Event};
+use qanat_http2::{Http2Layer, Http2Limits};
 use qanat_tls::TlsLayer;
 use std::sync::PoisonError;
 
 /// The port of HTTPS, which addresses need not name.
 const HTTPS_PORT: u16 = 443;
 
-impl WebService {
-    /// The layer, if the service is to have one.
-    pub(super) fn tls_layer(config: &WebConfig) -> Result<Option<Box<TlsLayer>>, WebError> {
+/// What is between the stack and a service of HTTPS.
+#[derive(Debug)]
+pub(super) struct Layers {
+    tls: TlsLayer,
+    http2: Http2Layer,
+}
+
+impl Layers {
+    /// The layers, if the service is to have them.
+    pub(super) fn new(config: &WebConfig) -> Result<Option<Box<Layers>>, WebError> {
         let Some(https) = &config.https else { return Ok(None) };
         let connections_max = u32::try_from(config.limits.connections_max).unwrap_or(u32::MAX);
-        let layer = TlsLayer::new(https.tls.config.clone(), vec![config.port], connections_max);
-        layer.map(|layer| Some(Box::new(layer))).map_err(|error| WebError::System { what: "memory for TLS", error })
+        let limits = Http2Limits {
+            streams_max: https.http2_streams,
+            head_bytes_max: config.limits.head_bytes_max,
+            requests_max: config.limits.requests_max,
+        };
+        let tls = TlsLayer::new(https.tls.config.clone(), vec![config.port], connections_max);
+        let layers = tls.and_then(|tls| Ok(Box::new(Layers { tls, http2: Http2Layer::new(limits)? })));
+        layers.map(Some).map_err(|error| WebError::System { what: "memory for TLS", error })
     }
+}
 
-    /// As `on_start`, over the layer if there is one.
+impl WebService {
+    /// As `on_start`, over the layers if there are any.
     pub(super) fn start_over<C: Commands>(&mut self, below: &mut C) -> Result<(), WebError> {
-        let Some(mut tls) = self.tls.take() else { return self.on_start(below) };
-        let outcome = self.on_start(&mut tls.over(below));
-        self.go_on(tls, below);
+        let Some(mut layers) = self.layers.take() else { return self.on_start(below) };
+        let Layers { tls, http2 } = &mut *layers;
+        let outcome = self.on_start(&mut http2.over(&mut tls.over(below)));
+        self.go_on(layers, below);
         outcome
     }
 
-    /// As `on_event`, over this layer.
-    pub(super) fn handle_over<C: Commands>(&mut self, mut tls: Box<TlsLayer>, event: Event, below: &mut C) {
-        tls.take(event);
-        self.go_on(tls, below);
+    /// As `on_event`, over these layers.
+    pub(super) fn handle_over<C: Commands>(&mut self, mut layers: Box<Layers>, event: Event, below: &mut C) {
+        layers.tls.take(event);
+        self.go_on(layers, below);
     }
 
-    /// As `on_doorbell`, over the layer if there is one.
+    /// As `on_doorbell`, over the layers if there are any.
     pub(super) fn doorbell_over<C: Commands>(&mut self, below: &mut C) {
-        let Some(mut tls) = self.tls.take() else { return self.on_doorbell(below) };
+        let Some(mut layers) = self.layers.take() else { return self.on_doorbell(below) };
+        let Layers { tls, http2 } = &mut *layers;
         if let Some(new) = self.shared.tls.lock().unwrap_or_else(PoisonError::into_inner).take() {
             tls.set_config(new.config);
         }
-        self.on_doorbell(&mut tls.over(below));
-        self.go_on(tls, below);
+        self.on_doorbell(&mut http2.over(&mut tls.over(below)));
+        self.go_on(layers, below);
     }
 
-    /// As `on_stop`, over the layer if there is one.
+    /// As `on_stop`, over the layers if there are any.
     pub(super) fn stop_over<C: Commands>(&mut self, below: &mut C) {
-        let Some(mut tls) = self.tls.take() else { return self.on_stop(below) };
-        self.on_stop(&mut tls.over(below));
-        self.go_on(tls, below);
+        let Some(mut layers) = self.layers.take() else { return self.on_stop(below) };
+        let Layers { tls, http2 } = &mut *layers;
+        self.on_stop(&mut http2.over(&mut tls.over(below)));
+        self.go_on(layers, below);
     }
 
-    /// Tells the service all that the layer has for it.
-    fn go_on<C: Commands>(&mut self, mut tls: Box<TlsLayer>, below: &mut C) {
-        while let Some(event) = tls.next(below) {
-            self.on_event(event, &mut tls.over(below));
+    /// Tells the service all that the layers have for it.
+    fn go_on<C: Commands>(&mut self, mut layers: Box<Layers>, below: &mut C) {
+        let Layers { tls, http2 } = &mut *layers;
+        loop {
+            while let Some(event) = http2.next(&mut tls.over(below)) {
+                let stream = match event {
+                    Event::Accepted { connection, .. } | Event::Acked { connection, .. } => Some(connection),
+                    _ => None,
+                };
+                let stream = stream.and_then(|stream| Some((stream, http2.carrier_of(stream)?)));
+                let mut over = tls.over(below);
+                self.on_event(event, &mut http2.over(&mut over));
+                if let Some((stream, carrier)) = stream {
+                    self.note_stream(stream, carrier, milliseconds(over.now()));
+                }
+            }
+            let Some(event) = tls.next(below) else { break };
+            http2.take(event, &mut tls.over(below));
         }
         self.figures.tls = tls.figures();
-        self.tls = Some(tls);
+        self.figures.http2 = http2.figures();
+        self.layers = Some(layers);
+    }
+
+    /// Something happened on a stream of a carrier.
+    fn note_stream(&mut self, stream: ConnectionId, carrier: ConnectionId, now_ms: u32) {
+        if let Some(connection) = self.connections.get(stream) {
+            connection.is_stream = true;
+        }
+        if let Some(connection) = self.connections.get(carrier) {
+            connection.is_carrier = true;
+            connection.since_ms = now_ms;
+            if connection.phase == Phase::Idle {
+                connection.phase = Phase::Carrying;
+            }
+        }
     }
 
     /// What browsers are told about asking by HTTPS alone.

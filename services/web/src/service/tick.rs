@@ -109,6 +109,12 @@ impl WebService {
                     self.close(id, context);
                 }
             }
+            Phase::Carrying => {
+                if elapsed > limits.idle_timeout {
+                    self.figures.timeouts_idle += 1;
+                    self.close(id, context);
+                }
+            }
             Phase::Head => {
                 if elapsed > limits.head_timeout {
                     let why = "The request took too long.";
@@ -116,6 +122,8 @@ impl WebService {
                 }
             }
             Phase::Output | Phase::Closing => {
+                // A carrier owes what its streams owe.
+                let owed = owed || connection.is_carrier;
                 if owed && elapsed > limits.send_timeout {
                     self.figures.timeouts_send += 1;
                     self.abort(id, context);
