@@ -10,7 +10,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client $(PROGRAMS)
+	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Steps of an input that are taken.
 const STEPS_MAX: usize = 96;
-const FRAMES: u32 = 32;
 /// There are as many streams as an input can begin. How many are open at once would depend on how it is cut.
 const LIMITS: Http2Limits = Http2Limits { streams_max: 1_024, head_bytes_max: 1_024, requests_max: 20 };
 const HEADER_BYTES: usize = 9;
@@ -54,7 +53,7 @@ struct Bench {
 
 impl Bench {
     fn new(cut: usize) -> Bench {
-        let region = Region::new(FRAMES + 1, 65_536).expect("memory");
+        let region = Region::new(2, 65_536).expect("memory");
         let mut stack = Double::new(Time::ZERO, region.pool(1).expect("it has them"));
         let id = ConnectionId::new(0, 0);
         stack.connections.insert(id, Told::default());
@@ -62,7 +61,7 @@ impl Bench {
             layer: Http2Layer::new(LIMITS).expect("memory"),
             stack,
             id,
-            receive: region.pool(FRAMES).expect("it has them"),
+            receive: region.pool(1).expect("it has them"),
             cut,
             connections: BTreeMap::new(),
             streams: Vec::new(),
@@ -120,7 +119,7 @@ impl Bench {
 
     fn data(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(self.cut) {
-            let mut frame = self.receive.allocate(0).expect("no more are held than a preface has bytes");
+            let mut frame = self.receive.allocate(0).expect("nothing is held");
             frame.append_bytes(part).expect("short");
             self.event(Event::Data { connection: self.id, chunk: Chunk::new(frame) });
         }

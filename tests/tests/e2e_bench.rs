@@ -121,8 +121,10 @@ fn name_servers_are_compared() {
 #[test]
 fn servers_of_https_are_compared() {
     scenario(|| {
-        let peers = peers_of(&["https", "--filter", "handshake"]);
-        assert_eq!(peers, ["nginx", "qanat web --https", "qanat web --https --spin never"]);
+        for case in ["handshake", "HTTP/2"] {
+            let peers = peers_of(&["https", "--filter", case]);
+            assert_eq!(peers, ["nginx", "qanat web --https", "qanat web --https --spin never"], "{case}");
+        }
     });
 }
 

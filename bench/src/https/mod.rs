@@ -1,4 +1,5 @@
-//! `qanat bench https`: `qanat web --https` and nginx, in turn, under wrk on kernel sockets with default offloads.
+//! `qanat bench https`: `qanat web --https` and nginx, in turn, under wrk, and h2load for HTTP/2, on kernel sockets with
+//! default offloads.
 
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
@@ -12,7 +13,7 @@ use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::{SERVER_KERNEL, Topology};
 use crate::harness::{HarnessError, cpu, installed};
 use crate::machine::MachineSample;
-use crate::programs::clients::{between, wrk_figures};
+use crate::programs::clients::{between, h2load_figures, wrk_figures};
 use crate::programs::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use crate::web::nginx_version;
 use qanat_nic::Random;
@@ -34,17 +35,28 @@ struct Case {
     name: &'static str,
     bytes: usize,
     connections: u32,
-    /// A connection, and a whole handshake, for each request.
-    is_closing: bool,
+    asking: Asking,
     /// Times nginx' requests for a second of the server's processor that are wanted.
     bar: f64,
 }
 
-const CASES: [Case; 4] = [
-    Case { name: "1 KiB, keep-alive", bytes: 1 << 10, connections: 64, is_closing: false, bar: 2.0 },
-    Case { name: "16 KiB, keep-alive", bytes: 16 << 10, connections: 32, is_closing: false, bar: 1.3 },
-    Case { name: "1 MiB, keep-alive", bytes: 1 << 20, connections: 16, is_closing: false, bar: 1.3 },
-    Case { name: "1 KiB, a handshake each", bytes: 1 << 10, connections: 32, is_closing: true, bar: 1.2 },
+/// How requests come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asking {
+    /// One after the other on each connection.
+    KeepAlive,
+    /// Each on a connection of its own, with a whole handshake.
+    Closing,
+    /// By HTTP/2, so many at once on each connection.
+    Streams(u32),
+}
+
+const CASES: [Case; 5] = [
+    Case { name: "1 KiB, keep-alive", bytes: 1 << 10, connections: 64, asking: Asking::KeepAlive, bar: 2.0 },
+    Case { name: "16 KiB, keep-alive", bytes: 16 << 10, connections: 32, asking: Asking::KeepAlive, bar: 1.3 },
+    Case { name: "1 MiB, keep-alive", bytes: 1 << 20, connections: 16, asking: Asking::KeepAlive, bar: 1.3 },
+    Case { name: "1 KiB, a handshake each", bytes: 1 << 10, connections: 32, asking: Asking::Closing, bar: 1.2 },
+    Case { name: "1 KiB, HTTP/2, 32 streams", bytes: 1 << 10, connections: 4, asking: Asking::Streams(32), bar: 2.0 },
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +105,7 @@ impl Site {
                ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;\n\
                ssl_session_tickets on; ssl_buffer_size 16k;\n\
                ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;\n\
-               server {{ listen {SERVER_KERNEL}:{PORT} ssl backlog=4096; root {directory}/{SERVED}; }} }}\n"
+               server {{ listen {SERVER_KERNEL}:{PORT} ssl http2 backlog=4096; root {directory}/{SERVED}; }} }}\n"
         );
         site.0.write("nginx.conf", configuration)?;
         Ok(site)
@@ -150,24 +162,34 @@ fn measure(
 ) -> Result<Measured, HarnessError> {
     let (mut server, address) = serve(options, topology, site, peer)?;
     let url = format!("https://{}/{}.bin", address.ip(), case.bytes);
-    let wrk = installed::find("wrk", "wrk")?;
+    let (name, program) = match case.asking {
+        Asking::KeepAlive | Asking::Closing => ("wrk", installed::find("wrk", "wrk")?),
+        Asking::Streams(_) => ("h2load", installed::find("h2load", "nghttp2-client")?),
+    };
     let client = |duration: Duration| {
-        // It takes whole seconds.
+        // They take whole seconds.
         let (connections, seconds) = (case.connections.to_string(), duration.as_secs().max(1).to_string());
-        let mut words = vec!["-t", "1", "-c", &connections, "-d", &seconds, "--latency"];
-        if case.is_closing {
-            words.extend(["-H", "Connection: close"]);
+        let mut words = vec!["-t", "1", "-c", &connections];
+        let streams;
+        match case.asking {
+            Asking::KeepAlive => words.extend(["-d", &seconds, "--latency"]),
+            Asking::Closing => words.extend(["-d", &seconds, "--latency", "-H", "Connection: close"]),
+            Asking::Streams(count) => {
+                streams = count.to_string();
+                words.extend(["-D", &seconds, "-m", &streams]);
+            }
         }
         words.push(&url);
-        start(&Spec::new("wrk", &wrk, &words).placed(topology.client(), CLIENT_CPU))?.output(duration + PATIENCE)
+        start(&Spec::new(name, &program, &words).placed(topology.client(), CLIENT_CPU))?.output(duration + PATIENCE)
     };
     let load = || {
         client(Duration::from_secs(1))?;
         let before = MachineSample::take(None);
         let output = client(options.duration(Duration::from_secs(4), Duration::from_secs(1)))?;
         let cpus = between(&before);
-        let figures = wrk_figures(&output).map(|figures| figures.with(cpus));
-        figures.ok_or_else(|| HarnessError::Child(format!("wrk printed no figures, but: {output:?}")))
+        let figures = if name == "wrk" { wrk_figures(&output) } else { h2load_figures(&output) };
+        let figures = figures.map(|figures| figures.with(cpus));
+        figures.ok_or_else(|| HarnessError::Child(format!("{name} printed no figures, but: {output:?}")))
     };
     load().map_err(|error| if server.is_running() { error } else { server.failure("died while it was loaded") })
 }
@@ -175,13 +197,14 @@ fn measure(
 /// Measures; `progress` is told what is being done.
 ///
 /// # Errors
-/// [`HarnessError::Missing`] without root, nginx or wrk, with the remedy; else what a child or the system said.
+/// [`HarnessError::Missing`] without root, nginx, wrk or h2load, with the remedy; else what a child or the system said.
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     if cpu::count() < 2 {
         return Err(HarnessError::Option("two processors are needed, one for the server, one for the load".to_owned()));
     }
     let cases = options.chosen(CASES.to_vec(), |case| case.name.to_owned())?;
     installed::find("wrk", "wrk")?;
+    installed::find("h2load", "nghttp2-client")?;
     let mut environment = Environment::here();
     environment.peers = vec![
         format!("{}: 1 worker, tickets, records of 16 KiB, open_file_cache, no access log", nginx_version()?),
@@ -204,7 +227,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     }
     environment.placement = turns.placement();
     Ok(Table {
-        title: "Static files by HTTPS: qanat web and nginx, wrk on kernel sockets".to_owned(),
+        title: "Static files by HTTPS: qanat web and nginx, wrk and h2load on kernel sockets".to_owned(),
         command: options.repeat("sudo qanat bench https"),
         environment,
         columns: columns(),
@@ -253,8 +276,9 @@ fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings:
                 Summary::relative(of(number, rate), of(0, rate)),
                 of(number, Measured::server_us),
                 Summary::relative(of(number, per_core), of(0, per_core)),
-                of(number, |measured| Some(measured.latency.p50)),
-                of(number, |measured| Some(measured.latency.p99)),
+                // h2load does not say how they are spread.
+                of(number, |measured| Some(measured.latency.p50).filter(|us| *us > 0.0)),
+                of(number, |measured| Some(measured.latency.p99).filter(|us| *us > 0.0)),
                 of(number, Measured::both_us),
             ],
             note,

@@ -166,6 +166,21 @@ pub(crate) fn wrk_figures(output: &str) -> Option<Measured> {
     Some(Measured { per_s, count, duration_s: count / per_s, latency, bad, cpus: Vec::new() })
 }
 
+/// What h2load said. It tells no percentiles.
+pub(crate) fn h2load_figures(output: &str) -> Option<Measured> {
+    let after = |start: &str| output.lines().find_map(|line| line.strip_prefix(start));
+    // `finished in 5.00s, 143224.60 req/s, 161.24MB/s`
+    let per_s: f64 = after("finished in ")?.split(", ").nth(1)?.strip_suffix(" req/s")?.parse().ok()?;
+    // `requests: 716123 total, …, 716123 succeeded, 0 failed, 0 errored, 0 timeout`
+    let requests = after("requests: ")?;
+    let number = |what: &str| -> Option<u64> {
+        requests.split(", ").find_map(|part| part.strip_suffix(what))?.trim().parse().ok()
+    };
+    let count = number(" succeeded")? as f64;
+    let bad = number(" failed")? + number(" errored")? + number(" timeout")?;
+    Some(Measured { per_s, count, duration_s: count / per_s, latency: Latency::default(), bad, cpus: Vec::new() })
+}
+
 fn redis_figures(output: &str, requests: u32) -> Option<Measured> {
     let line = output.lines().find(|line| line.starts_with("\"GET") || line.starts_with("\"SET"))?;
     let fields: Vec<f64> = line.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
@@ -371,6 +386,10 @@ mod tests {
                      \"GET\",\"123456.79\",\"0.200\",\"0.080\",\"0.191\",\"0.303\",\"0.407\",\"1.207\"\n";
         let figures = redis_figures(redis, 1_000).unwrap();
         assert_eq!((figures.per_s, figures.latency.p50, figures.latency.p99), (123_456.79, 191.0, 407.0));
+        let h2load = "starting benchmark...\nfinished in 5.00s, 143224.60 req/s, 161.24MB/s\nrequests: 716123 total, 716251 started, \
+                      716123 done, 716120 succeeded, 3 failed, 0 errored, 0 timeout\nstatus codes: 716120 2xx, 0 3xx, 3 4xx, 0 5xx\n";
+        let figures = h2load_figures(h2load).unwrap();
+        assert_eq!((figures.per_s, figures.count, figures.bad), (143_224.6, 716_120.0, 3));
         assert!(wrk_figures("unable to connect").is_none() && redis_figures("Could not connect", 1).is_none());
     }
 

@@ -29,4 +29,4 @@ pub use error::ErrorCode;
 pub use figures::Http2Figures;
 pub use hpack::{Decoder, HpackError, encode, encode_status};
 pub use layer::{Http2Layer, Http2Limits, Over};
-pub use settings::PREFACE;
+pub use settings::{ALPN, PREFACE};

@@ -4,6 +4,8 @@ use crate::error::{ErrorCode, Fault};
 
 /// The preface's first part, with which every client begins (RFC 9113, 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The protocol's name in a handshake of TLS (RFC 9113, 3.2).
+pub const ALPN: &str = "h2";
 /// Bytes that may be sent on a stream, or a connection, unless something else is said.
 pub(crate) const WINDOW: i64 = 65_535;
 /// What a window can be at most.

@@ -103,6 +103,11 @@ impl Foreign {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
+    /// The protocol within that both sides agreed on (RFC 7301).
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        self.connection.alpn_protocol()
+    }
+
     /// Whether it is TLS 1.3.
     pub(crate) fn is_tls13(&self) -> bool {
         self.connection.protocol_version() == Some(ProtocolVersion::TLSv1_3)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A directory with a certificate for `a.example.org` and the address that servers have, and its key.
-fn certificate(directory: &Path) {
+pub fn certificate(directory: &Path) {
     let to = directory.to_str().expect("a plain name");
     let made =
         Program::new(qanat()).arguments(["cert", "a.example.org", "10.77.0.2", "--to", to, "--force"]).succeeds();
@@ -19,7 +19,7 @@ fn options(directory: &Path) -> [String; 5] {
     ["--https".into(), "--certificate".into(), file("certificate.pem"), "--key".into(), file("key.pem")]
 }
 
-fn start(pages: &Pages, of_certificate: &Path, more: &[&str]) -> Server {
+pub fn start(pages: &Pages, of_certificate: &Path, more: &[&str]) -> Server {
     let options = options(of_certificate);
     let mut arguments = vec![pages.argument()];
     arguments.extend(options.iter().map(String::as_str));
@@ -28,13 +28,13 @@ fn start(pages: &Pages, of_certificate: &Path, more: &[&str]) -> Server {
 }
 
 /// What curl gets, trusting the certificate.
-fn curl(of_certificate: &Path, arguments: &[&str]) -> Vec<u8> {
+pub fn curl(of_certificate: &Path, arguments: &[&str]) -> Vec<u8> {
     let trusted = of_certificate.join("certificate.pem");
     let fixed = ["-sS", "--max-time", "30", "--cacert", trusted.to_str().expect("a plain name")];
     Program::new("curl").arguments(fixed).arguments(arguments).succeeds().stdout
 }
 
-fn text(bytes: Vec<u8>) -> String {
+pub fn text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -70,16 +70,16 @@ fn every_version_suite_and_library_gets_the_same_bytes_in_both_placements() {
                 &["--curves", "P-256"],
                 &["--limit-rate", "3M"],
             ] {
-                let got = curl(keys.path(), &[how, &[&server.url("/data")]].concat());
+                let got = curl(keys.path(), &[how, &["--http1.1", &server.url("/data")]].concat());
                 assert!(got == content, "{placement}, {how:?}: {} bytes", got.len());
             }
             let part = curl(keys.path(), &["-r", "1000000-1999999", &server.url("/data")]);
             assert!(part == content[1_000_000..2_000_000], "{placement}: a range");
-            let head = text(curl(keys.path(), &["-I", &server.url("/")]));
+            let head = text(curl(keys.path(), &["--http1.1", "-I", &server.url("/")]));
             assert!(head.contains("Strict-Transport-Security: max-age=60\r\n"), "{head}");
             // Several on one connection.
             let url = server.url("/");
-            let several = curl(keys.path(), &[&url, &url, &url, "-w", "%{num_connects}"]);
+            let several = curl(keys.path(), &["--http1.1", &url, &url, &url, "-w", "%{num_connects}"]);
             assert_eq!(text(several), "few words1few words0few words0");
             // GnuTLS, and its verification.
             let host = server.url("").replace("https://", "");

@@ -10,6 +10,7 @@ mod descriptors;
 mod devices;
 mod ethernet;
 mod hostile;
+mod http2;
 mod https;
 mod lifecycle;
 mod links;

@@ -4,6 +4,7 @@ use super::carrier::Carrier;
 use super::limits::Http2Limits;
 use super::shared::{Ground, Shared};
 use super::slots::{Plain, Slot, Slots};
+use crate::error::ErrorCode;
 use crate::figures::Http2Figures;
 use crate::settings::PREFACE;
 use qanat_api::{Chunk, CloseReason, Commands, ConnectionId, Event, ListenerId};
@@ -43,6 +44,15 @@ impl Http2Layer {
     /// Of a stream: the connection that it is on. `None`: it is no stream.
     pub fn carrier_of(&self, connection: ConnectionId) -> Option<ConnectionId> {
         self.slots.stream(connection).map(|stream| stream.carrier)
+    }
+
+    /// The peer of a connection below has agreed to speak HTTP/2: if it begins with anything else, that is an error (RFC 9113, 3.4).
+    pub fn promise(&mut self, below: ConnectionId) {
+        if let Some(id) = self.slots.above(below)
+            && let Some(Slot::Plain(plain)) = self.slots.get_mut(id)
+        {
+            plain.is_promised = true;
+        }
     }
 
     /// Something is to be done for a carrier.
@@ -113,7 +123,7 @@ impl Http2Layer {
                 None => event,
             },
             Event::PeerClosed { connection } => match self.slots.above(connection) {
-                Some(id) => return self.on_peer_closed(id),
+                Some(id) => return self.on_peer_closed(id, below),
                 None => event,
             },
             Event::Closed { connection, why } => match self.slots.above(connection) {
@@ -146,43 +156,54 @@ impl Http2Layer {
     /// Looks whether a connection begins with the preface.
     fn judge<C: Commands>(&mut self, id: ConnectionId, origin: (ListenerId, SocketAddr), chunk: Chunk, below: &mut C) {
         let Some(Slot::Plain(plain)) = self.slots.get_mut(id) else { return };
-        let expected = PREFACE.get(plain.held_bytes..).unwrap_or_default();
+        let expected = PREFACE.get(plain.matched..).unwrap_or_default();
         let count = chunk.len().min(expected.len());
         let is_preface = chunk.bytes().get(..count) == expected.get(..count);
-        plain.held_bytes += count;
-        plain.held.push(chunk);
-        if !is_preface {
-            return self.release(id);
+        if !is_preface && !plain.is_promised {
+            self.release(id, below);
+            return self.shared.events.push_back(Event::Data { connection: id, chunk });
         }
-        if plain.held_bytes < PREFACE.len() {
-            return;
+        let below_id = plain.below;
+        plain.matched += count;
+        // What it said is known, so it need not be held: who sends it byte by byte would soon have as much held as may be.
+        if !is_preface || plain.matched == PREFACE.len() {
+            let mut carrier = Carrier::new(id, below_id, origin, self.shared.limits);
+            self.shared.figures.carriers += 1;
+            let mut ground = Ground { slots: &mut self.slots, shared: &mut self.shared };
+            if is_preface {
+                carrier.feed(chunk.bytes().get(count..).unwrap_or_default(), &mut ground);
+            } else {
+                carrier.fail(ErrorCode::Protocol, &mut ground);
+            }
+            if let Some(slot) = self.slots.get_mut(id) {
+                *slot = Slot::Carrier(below_id, Some(Box::new(carrier)));
+            }
+            self.mark(id);
         }
-        let (below_id, held) = (plain.below, std::mem::take(&mut plain.held));
-        let mut carrier = Carrier::new(id, below_id, origin, self.shared.limits);
-        self.shared.figures.carriers += 1;
-        // What is behind the preface is in the last chunk.
-        let rest = held.last().and_then(|last| last.bytes().get(count..)).unwrap_or_default();
-        carrier.feed(rest, &mut Ground { slots: &mut self.slots, shared: &mut self.shared });
-        held.into_iter().for_each(|chunk| below.consume(below_id, chunk));
-        if let Some(slot) = self.slots.get_mut(id) {
-            *slot = Slot::Carrier(below_id, Some(Box::new(carrier)));
-        }
-        self.mark(id);
+        below.consume(below_id, chunk);
     }
 
-    /// A connection is no carrier: it gets what was held.
-    fn release(&mut self, id: ConnectionId) {
+    /// A connection is no carrier: its service gets what came.
+    fn release<C: Commands>(&mut self, id: ConnectionId, below: &mut C) {
         let Some(Slot::Plain(plain)) = self.slots.get_mut(id) else { return };
         plain.origin = None;
-        let held = std::mem::take(&mut plain.held);
-        self.shared.events.extend(held.into_iter().map(|chunk| Event::Data { connection: id, chunk }));
+        let came = PREFACE.get(..plain.matched).filter(|came| !came.is_empty());
+        let Some(came) = came else { return };
+        match self.shared.frame(came) {
+            Some(frame) => self.shared.events.push_back(Event::Data { connection: id, chunk: Chunk::new(frame) }),
+            None => {
+                self.shared.figures.requests_refused += 1;
+                // Refused only if it is gone already: then `Closed` is on its way.
+                let _ = below.abort(plain.below);
+            }
+        }
     }
 
-    fn on_peer_closed(&mut self, id: ConnectionId) {
+    fn on_peer_closed<C: Commands>(&mut self, id: ConnectionId, below: &mut C) {
         if self.with(id, Carrier::on_peer_closed).is_some() {
             return self.mark(id);
         }
-        self.release(id);
+        self.release(id, below);
         self.shared.events.push_back(Event::PeerClosed { connection: id });
     }
 

@@ -154,10 +154,7 @@ fn written(ground: &mut Ground<'_>) -> Option<Frame> {
     let mut text = std::mem::take(&mut ground.shared.text);
     text.clear();
     ground.shared.head.write(&mut text);
-    let frame = ground.shared.pool.allocate(0).and_then(|mut frame| {
-        frame.append_bytes(&text)?;
-        Some(frame)
-    });
+    let frame = ground.shared.frame(&text);
     ground.shared.text = text;
     frame
 }

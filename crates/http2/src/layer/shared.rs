@@ -5,7 +5,7 @@ use super::slots::Slots;
 use crate::figures::Http2Figures;
 use crate::request::RequestHead;
 use qanat_api::Event;
-use qanat_nic::{Pool, Region};
+use qanat_nic::{Frame, Pool, Region};
 use std::collections::VecDeque;
 use std::io;
 
@@ -44,6 +44,13 @@ impl Shared {
             text: Vec::new(),
             block: Vec::new(),
         })
+    }
+
+    /// Bytes in memory for the service. `None`: there is none for them.
+    pub(super) fn frame(&self, bytes: &[u8]) -> Option<Frame> {
+        let mut frame = self.pool.allocate(0)?;
+        frame.append_bytes(bytes)?;
+        Some(frame)
     }
 }
 

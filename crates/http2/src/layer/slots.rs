@@ -2,7 +2,7 @@
 
 use super::carrier::Carrier;
 use super::stream::Stream;
-use qanat_api::{Chunk, ConnectionId, ListenerId};
+use qanat_api::{ConnectionId, ListenerId};
 use std::net::SocketAddr;
 
 /// A connection that is one of the service's, too.
@@ -10,10 +10,10 @@ pub(super) struct Plain {
     pub(super) below: ConnectionId,
     /// Where it came to, and from whom; `None`: it is known that it is no carrier.
     pub(super) origin: Option<(ListenerId, SocketAddr)>,
-    /// What came that may be the beginning of a preface.
-    pub(super) held: Vec<Chunk>,
-    /// Bytes in it.
-    pub(super) held_bytes: usize,
+    /// The peer agreed to speak HTTP/2, and so must begin with the preface.
+    pub(super) is_promised: bool,
+    /// So many bytes came that are the beginning of the preface, or of something else.
+    pub(super) matched: usize,
 }
 
 /// What a handle of the service stands for.
@@ -55,7 +55,7 @@ impl Slots {
         below: ConnectionId,
         origin: Option<(ListenerId, SocketAddr)>,
     ) -> ConnectionId {
-        let id = self.insert(|_| Slot::Plain(Plain { below, origin, held: Vec::new(), held_bytes: 0 }));
+        let id = self.insert(|_| Slot::Plain(Plain { below, origin, is_promised: false, matched: 0 }));
         if below.index() >= self.by_below.len() {
             self.by_below.resize(below.index() + 1, None);
         }

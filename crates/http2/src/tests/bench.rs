@@ -171,6 +171,7 @@ impl Bench {
             let mut frame = self.receive.allocate(0).expect("a frame: the layer gives them back");
             frame.append_bytes(part).unwrap();
             self.event(Event::Data { connection: self.id, chunk: Chunk::new(frame) });
+            assert_eq!(self.receive.in_use_count(), 0, "nothing is held: what is below lends only so much");
         }
     }
 

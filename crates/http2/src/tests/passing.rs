@@ -7,6 +7,17 @@ use qanat_api::double::Sent;
 use qanat_api::{Commands, Event};
 
 #[test]
+fn who_agreed_to_speak_http2_and_does_not_is_told_so() {
+    let mut bench = Bench::new(LIMITS);
+    bench.layer.promise(bench.id);
+    bench.data(b"PRI * HTTP/1.1\r\n\r\n");
+    bench.run();
+    assert_eq!((bench.goodbye, bench.told().is_closed), (Some((1, 0)), true));
+    assert!(bench.heads().is_empty());
+    bench.end();
+}
+
+#[test]
 fn a_preface_passes_where_http2_is_not_spoken() {
     let mut bench = Bench::new(Http2Limits { streams_max: 0, ..LIMITS });
     bench.is_silent = true;
@@ -27,6 +38,7 @@ fn what_begins_otherwise_passes_whole() {
             bench.data(bytes);
             bench.event(Event::PeerClosed { connection: bench.id });
             assert_eq!(bench.heads(), [std::str::from_utf8(bytes).unwrap()], "in chunks of {cut}");
+            assert_eq!(bench.told().consumed, bytes.len(), "each byte is given back once");
             let whole = bench.whole.unwrap();
             assert_eq!(bench.layer.carrier_of(whole), None);
             bench.command(|commands| {

@@ -43,6 +43,8 @@ pub(crate) struct Link {
     pub(crate) gathered: Vec<u8>,
     /// The peer was told that all is sent.
     pub(crate) is_farewell_sent: bool,
+    /// The protocol within that both sides agreed on.
+    pub(crate) protocol: Option<Box<[u8]>>,
     /// Frames that the service has.
     pub(crate) lent: u32,
     /// What the service gave, and was not sealed yet.
@@ -71,6 +73,7 @@ impl Link {
             held: VecDeque::new(),
             gathered: Vec::new(),
             is_farewell_sent: false,
+            protocol: None,
             lent: 0,
             queue: SendQueue::default(),
             refused: VecDeque::new(),

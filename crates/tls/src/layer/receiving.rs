@@ -111,7 +111,8 @@ impl Link {
                 }
             }
             Step::Closed => self.tell_end(shared),
-            Step::Ready if matches!(self.session, Session::Handshake(_)) => {
+            Step::Ready if let Session::Handshake(foreign) = &self.session => {
+                self.protocol = foreign.protocol().map(Box::from);
                 match self.session.establish(&mut shared.figures) {
                     Ok(gathered) => self.gathered = gathered,
                     Err(alert) => self.fail(alert, shared, below),

@@ -67,6 +67,11 @@ impl TlsLayer {
         self.link(connection).is_some()
     }
 
+    /// The protocol within that both sides of a connection agreed on (ALPN, RFC 7301); `None`: on none, or the handshake goes on.
+    pub fn protocol(&self, connection: ConnectionId) -> Option<&[u8]> {
+        self.link(connection)?.protocol.as_deref()
+    }
+
     pub(super) fn link(&self, id: ConnectionId) -> Option<&Link> {
         self.links.get(id.index())?.as_deref().filter(|link| link.id == id)
     }

@@ -66,6 +66,11 @@ fn the_oldest_version_and_the_protocol_are_as_asked_for() {
     let mut bench = Bench::new(&loaded, &Arc::new(client), echo());
     bench.say(b"x");
     assert_eq!(bench.client.alpn_protocol(), Some(b"http/1.1".as_slice()));
+    assert_eq!(bench.layer.protocol(bench.id), Some(b"http/1.1".as_slice()));
+    // A client that says nothing of it gets nothing.
+    let mut bench = Bench::new(&loaded, &Arc::new(files.client(&[&TLS13])), echo());
+    bench.say(b"x");
+    assert_eq!(bench.layer.protocol(bench.id), None);
 }
 
 #[test]

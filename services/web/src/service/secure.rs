@@ -10,7 +10,7 @@
 use super::connection::Phase;
 use super::{Commands, WebConfig, WebError, WebService, milliseconds};
 use qanat::{ConnectionId, Event};
-use qanat_http2::{Http2Layer, Http2Limits};
+use qanat_http2::{ALPN, Http2Layer, Http2Limits};
 use qanat_tls::TlsLayer;
 use std::sync::PoisonError;
 
@@ -92,6 +92,11 @@ impl WebService {
                 }
             }
             let Some(event) = tls.next(below) else { break };
+            if let Event::Data { connection, .. } = &event
+                && tls.protocol(*connection).is_some_and(|protocol| protocol == ALPN.as_bytes())
+            {
+                http2.promise(*connection);
+            }
             http2.take(event, &mut tls.over(below));
         }
         self.figures.tls = tls.figures();
