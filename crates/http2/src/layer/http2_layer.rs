@@ -186,8 +186,8 @@ impl Http2Layer {
     /// A connection is no carrier: its service gets what came.
     fn release<C: Commands>(&mut self, id: ConnectionId, below: &mut C) {
         let Some(Slot::Plain(plain)) = self.slots.get_mut(id) else { return };
-        plain.origin = None;
-        let came = PREFACE.get(..plain.matched).filter(|came| !came.is_empty());
+        let is_judged = plain.origin.take().is_none();
+        let came = PREFACE.get(..plain.matched).filter(|came| !came.is_empty() && !is_judged);
         let Some(came) = came else { return };
         match self.shared.frame(came) {
             Some(frame) => self.shared.events.push_back(Event::Data { connection: id, chunk: Chunk::new(frame) }),
