@@ -120,12 +120,16 @@ impl Connection {
         let offset = self.timestamps.offset();
         let rack = &mut self.rack;
         let segments = &mut self.statistics.delivered;
+        let mut model = self.congestion.model_mut();
         let echo = news.echo;
         news.delivered += self.board.acknowledge(ack, |record| {
             if record.has(SACKED) {
                 return;
             }
             *segments = segments.wrapping_add(1);
+            if let Some(model) = &mut model {
+                model.rate.on_delivered(record.sent_at, record.has(EVER_RETRANSMITTED));
+            }
             if record.has(EVER_RETRANSMITTED) {
                 resent = true;
             } else if first_sent.is_none() {
@@ -205,9 +209,13 @@ impl Connection {
             let offset = self.timestamps.offset();
             let rack = &mut self.rack;
             let segments = &mut self.statistics.delivered;
+            let mut model = self.congestion.model_mut();
             let mut sent_once: Option<Time> = None;
             let newly = self.board.sack(block.start, block.end, |record| {
                 *segments = segments.wrapping_add(1);
+                if let Some(model) = &mut model {
+                    model.rate.on_delivered(record.sent_at, record.has(EVER_RETRANSMITTED));
+                }
                 if !record.has(EVER_RETRANSMITTED) {
                     sent_once = Some(record.sent_at);
                 }

@@ -73,7 +73,7 @@ impl Connection {
         if rate > 0 || self.extras.is_some() {
             self.extras().pacing_rate = rate;
         }
-        self.is.paced = config.pacing || rate > 0;
+        self.is.paced = config.pacing || rate > 0 || self.congestion.model().is_some();
         self.is.output_wanted = true;
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionControl, Window};
 use crate::tcp::congestion::cubic::Cubic;
+use crate::tcp::congestion::model::Model;
 use crate::tcp::congestion::new_reno::NewReno;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub enum CongestionAlgorithm {
     Cubic,
     /// RFC 5681, 6582.
     NewReno,
+    /// draft-ietf-ccwg-bbr: a model of the path, for paths that lose at random.
+    Bbr,
 }
 
 /// One of the algorithms, with its state.
@@ -22,14 +25,17 @@ pub enum Congestion {
     Cubic(Cubic),
     /// RFC 5681, 6582.
     NewReno(NewReno),
+    /// BBR, version 3. It is large, and few connections have it.
+    Bbr(Box<Model>),
 }
 
 impl Congestion {
-    /// Fresh state of `algorithm`.
-    pub fn new(algorithm: CongestionAlgorithm) -> Congestion {
+    /// Fresh state of `algorithm`; `seed` differs among connections.
+    pub fn new(algorithm: CongestionAlgorithm, seed: u32) -> Congestion {
         match algorithm {
             CongestionAlgorithm::Cubic => Congestion::Cubic(Cubic::new()),
             CongestionAlgorithm::NewReno => Congestion::NewReno(NewReno::new()),
+            CongestionAlgorithm::Bbr => Congestion::Bbr(Box::new(Model::new(seed))),
         }
     }
 }
@@ -39,6 +45,7 @@ macro_rules! dispatch {
         match $self {
             Congestion::Cubic($algorithm) => $call,
             Congestion::NewReno($algorithm) => $call,
+            Congestion::Bbr($algorithm) => $call,
         }
     };
 }

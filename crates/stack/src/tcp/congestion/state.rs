@@ -5,6 +5,7 @@
 use crate::tcp::congestion::algorithm::{Congestion, CongestionAlgorithm};
 use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionControl, Window, initial_window};
 use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::congestion::model::Model;
 use crate::tcp::sequence::SequenceNumber;
 use qanat_nic::Time;
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl CongestionState {
             window: Window { congestion_window: 0, slow_start_threshold: u32::MAX },
             flight_max: 0,
             flight_end: start,
-            algorithm: Congestion::new(algorithm),
+            algorithm: Congestion::new(algorithm, start.0),
             hystart: HyStart::new(start),
             is_limiting: false,
         }
@@ -59,6 +60,23 @@ impl CongestionState {
     /// lost; as on Linux, a single lost SYN does not shrink the window.
     pub(in crate::tcp) fn open(&mut self, maximum_segment: u32) {
         self.window.congestion_window = initial_window(maximum_segment);
+    }
+
+    /// The model of the path, if the algorithm has one.
+    #[inline]
+    pub(in crate::tcp) fn model(&self) -> Option<&Model> {
+        if let Congestion::Bbr(model) = &self.algorithm { Some(model) } else { None }
+    }
+
+    /// The same, to tell it something.
+    #[inline]
+    pub(in crate::tcp) fn model_mut(&mut self) -> Option<&mut Model> {
+        if let Congestion::Bbr(model) = &mut self.algorithm { Some(model) } else { None }
+    }
+
+    /// Whether the window held data back since it was last checked.
+    pub(in crate::tcp) fn is_limiting(&self) -> bool {
+        self.is_limiting
     }
 
     /// The algorithm's name as in `ss -i`.
@@ -111,6 +129,10 @@ impl CongestionState {
     /// RFC 5681 §4.1: the connection sends again after idling for `idle`, longer than the time-out. The window is halved for
     /// each time-out, as on Linux, but not below the initial one. Gives whether it has become smaller.
     pub(in crate::tcp) fn restart(&mut self, idle: Duration, timeout: Duration, maximum_segment: u32) -> bool {
+        if self.model().is_some() {
+            // It goes on at the rate that it knows.
+            return false;
+        }
         let before = self.window.congestion_window;
         let restart = initial_window(maximum_segment).min(before);
         let mut window = before;
@@ -169,8 +191,12 @@ impl CongestionState {
         std::mem::replace(&mut self.window.congestion_window, bytes)
     }
 
-    /// RFC 6937: "at the end of recovery cwnd = ssthresh".
+    /// RFC 6937: "at the end of recovery cwnd = ssthresh". A model has the window as it was before.
     pub(in crate::tcp) fn end_reduction(&mut self) {
+        if let Some(model) = self.model() {
+            self.window.congestion_window = model.bbr.after_recovery(self.window.congestion_window);
+            return;
+        }
         self.window.congestion_window = self.window.slow_start_threshold;
     }
 

@@ -2,6 +2,7 @@
 
 use crate::tcp::challenge::Challenges;
 use crate::tcp::config::TcpConfig;
+use crate::tcp::congestion::algorithm::CongestionAlgorithm;
 use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
@@ -36,7 +37,7 @@ impl Connection {
         let maximum_segment = open.maximum_segment.max(1);
         Connection {
             lifecycle: Lifecycle::new(state),
-            is: Conditions { paced: config.pacing, ..Conditions::default() },
+            is: Conditions { paced: config.pacing || config.congestion == CongestionAlgorithm::Bbr, ..Conditions::default() },
             send_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,

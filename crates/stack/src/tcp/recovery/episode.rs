@@ -43,6 +43,7 @@ impl Connection {
             self.enter_reduced(news, env);
         }
         match self.recovery.phase() {
+            _ if self.congestion.model().is_some() => self.update_model(news, env),
             Phase::Recovery | Phase::Reduced => {
                 let pipe = self.in_flight();
                 let safe = news.advanced && lost == 0;
@@ -85,6 +86,9 @@ impl Connection {
     /// each that left, but "the TCP sender MUST NOT change cwnd to reflect" it (RFC 5681 §3.2).
     #[inline]
     pub(in crate::tcp) fn grow_window(&mut self, news: &AckNews, env: &mut Env<'_>) {
+        if self.congestion.model().is_some() {
+            return self.update_model(news, env);
+        }
         if !news.advanced || news.delivered == 0 {
             return;
         }
@@ -112,7 +116,7 @@ impl Connection {
             // The segment with CWR begins here: until it is acknowledged, ECE still tells of the same congestion.
             return;
         }
-        if self.recovery.is_reducing() {
+        if self.recovery.is_reducing() || self.congestion.model().is_some() {
             self.congestion.end_reduction();
         }
         self.recovery.end();
@@ -134,7 +138,17 @@ impl Connection {
         let segment = u32::from(self.maximum_segment);
         let window = self.rack.reordering_window(&self.rtt, in_recovery, self.board.sacked(), segment);
         let retransmitted = self.board.retransmitted();
-        let (mut lost, wait) = self.rack.detect_loss(&mut self.board, env.now, window);
+        let has_model = self.congestion.model().is_some();
+        // What a model wants to know of each; without one nothing is put there, and nothing allocated.
+        let mut losses = Vec::new();
+        let (mut lost, wait) = self.rack.detect_loss(&mut self.board, env.now, window, |record, octets| {
+            if has_model {
+                losses.push((record.sent_at, octets));
+            }
+        });
+        if !losses.is_empty() {
+            self.tell_losses(&losses, env.now);
+        }
         if self.board.retransmitted() < retransmitted {
             env.counters.lost_retransmissions += 1;
         }
@@ -166,6 +180,9 @@ impl Connection {
             let duplicates = self.recovery.count_duplicate();
             // "the third duplicate ACK"; in Recovery each further one lets another segment go (PRR counts it).
             if duplicates == 3 && self.recovery.phase() != Phase::Recovery && self.recovery.phase() != Phase::Loss {
+                if let Some(first) = self.board.get(0).copied() {
+                    self.tell_losses(&[(first.sent_at, self.board.start_of(1).distance_from(self.board.start()))], env.now);
+                }
                 return self.board.mark_lost(0);
             }
         }
@@ -211,6 +228,7 @@ impl Connection {
     /// RFC 5681 §3.1: after a time-out the window is one segment; RFC 8985 §6.3 says which segments are lost.
     pub(in crate::tcp) fn enter_loss(&mut self, env: &mut Env<'_>) {
         self.forget_mtu_probe(env);
+        let lost_before = self.board.lost();
         let again = self.recovery.phase() == Phase::Recovery
             || (self.recovery.phase() == Phase::Loss && self.patience.retransmissions() > 1);
         if !again {
@@ -232,6 +250,9 @@ impl Connection {
             self.board.mark_all_lost();
         }
         self.recovery.begin_loss(self.send_next);
+        if let Some(model) = self.congestion.model_mut() {
+            model.rate.note_lost(self.board.lost().saturating_sub(lost_before));
+        }
         // In flight stays what was sent recently; one segment more may go.
         self.congestion.set_window(self.board.pipe() + u32::from(self.maximum_segment));
         self.arm_retransmission(env.now);

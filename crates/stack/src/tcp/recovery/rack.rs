@@ -138,8 +138,14 @@ impl Rack {
     }
 
     /// Step 5, RACK_detect_loss: marks lost what should have been delivered by now. Returns the octets marked, and how
-    /// long to wait for the rest, if any could still turn out lost.
-    pub fn detect_loss(&self, board: &mut Scoreboard, now: Time, window: Duration) -> (u32, Option<Duration>) {
+    /// long to wait for the rest, if any could still turn out lost. `each`: a segment, as it was, and its octets.
+    pub fn detect_loss(
+        &self,
+        board: &mut Scoreboard,
+        now: Time,
+        window: Duration,
+        mut each: impl FnMut(&Record, u32),
+    ) -> (u32, Option<Duration>) {
         let mut marked = 0;
         let mut wait: Option<Duration> = None;
         for index in 0..board.len() {
@@ -159,7 +165,9 @@ impl Rack {
             }
             let deadline = record.sent_at + self.rtt + window;
             if deadline <= now {
-                marked += board.mark_lost(index);
+                let octets = board.mark_lost(index);
+                each(&record, octets);
+                marked += octets;
             } else {
                 let remaining = deadline.since(now);
                 wait = Some(wait.map_or(remaining, |longest| longest.max(remaining)));
@@ -267,9 +275,9 @@ mod tests {
         sack(&mut board, &mut rack, 1, 2, now);
         let window = rack.reordering_window(&estimator, false, board.sacked(), MSS);
         assert_eq!(window, Duration::from_millis(10));
-        let (marked, wait) = rack.detect_loss(&mut board, now, window);
+        let (marked, wait) = rack.detect_loss(&mut board, now, window, |_, _| {});
         assert_eq!((marked, wait), (0, Some(Duration::from_millis(9))));
-        let (marked, wait) = rack.detect_loss(&mut board, Time::from_millis(51), window);
+        let (marked, wait) = rack.detect_loss(&mut board, Time::from_millis(51), window, |_, _| {});
         assert_eq!((marked, wait), (MSS, None));
         assert_eq!(board.next_lost(), Some(0));
     }
@@ -282,7 +290,7 @@ mod tests {
         sack(&mut board, &mut rack, 1, 4, now);
         let window = rack.reordering_window(&estimator, false, board.sacked(), MSS);
         assert_eq!(window, Duration::ZERO);
-        assert_eq!(rack.detect_loss(&mut board, now, window), (MSS, None));
+        assert_eq!(rack.detect_loss(&mut board, now, window, |_, _| {}), (MSS, None));
     }
 
     #[test]
@@ -301,13 +309,13 @@ mod tests {
     fn lost_retransmissions_are_found() {
         let (mut board, mut rack, _) = flight(5);
         sack(&mut board, &mut rack, 1, 4, Time::from_millis(44));
-        rack.detect_loss(&mut board, Time::from_millis(44), Duration::ZERO);
+        rack.detect_loss(&mut board, Time::from_millis(44), Duration::ZERO, |_, _| {});
         board.mark_retransmitted(0, Time::from_millis(44));
         board.push(SequenceNumber(6 * MSS), Time::from_millis(45));
-        assert_eq!(rack.detect_loss(&mut board, Time::from_millis(60), Duration::ZERO).0, 0);
+        assert_eq!(rack.detect_loss(&mut board, Time::from_millis(60), Duration::ZERO, |_, _| {}).0, 0);
         // the segment sent after the retransmission arrives, the retransmission did not
         sack(&mut board, &mut rack, 5, 6, Time::from_millis(85));
-        let (marked, _) = rack.detect_loss(&mut board, Time::from_millis(85), Duration::ZERO);
+        let (marked, _) = rack.detect_loss(&mut board, Time::from_millis(85), Duration::ZERO, |_, _| {});
         assert!(marked >= MSS);
         assert_eq!(board.next_lost(), Some(0));
     }

@@ -180,6 +180,7 @@ impl Connection {
             return false;
         }
         self.board.mark_retransmitted(index, env.now);
+        self.note_departure(length, env.now);
         self.pace(data, env);
         self.recovery.on_retransmission(length, self.timestamp_now(env.now));
         self.statistics.segments_retransmitted = self.statistics.segments_retransmitted.wrapping_add(1);
@@ -247,6 +248,9 @@ impl Connection {
         {
             // All there was went out with room to spare: the application is the limit (RFC 7661 §4.1).
             self.congestion.set_limiting(false);
+        }
+        if self.unsent() == 0 {
+            self.note_application_limit();
         }
         if self.send_next != before && !self.keeps_timer() {
             self.arm_retransmission(env.now);
@@ -339,6 +343,7 @@ impl Connection {
         self.send_next += octets;
         self.bunching.on_sent(length, u32::from(self.maximum_segment), self.send_next);
         self.board.push(self.send_next, env.now);
+        self.note_departure(octets, env.now);
         if probing {
             self.on_mtu_probe_sent(length, self.send_next, env);
         }

@@ -29,7 +29,10 @@ impl Connection {
 
     fn pace_after(&mut self, length: u32, env: &Env<'_>) {
         let mut gap = Duration::ZERO;
-        if env.config.pacing && self.rtt.has_sample() {
+        if let Some(model) = self.congestion.model() {
+            let nanoseconds = u64::from(length).saturating_mul(1_000_000_000).checked_div(model.bbr.pacing_rate());
+            gap = Duration::from_nanos(nanoseconds.unwrap_or(0));
+        } else if env.config.pacing && self.rtt.has_sample() {
             // cwnd · 2 per SRTT in slow start, · 1.2 after (as Linux).
             let gain = if self.congestion.in_slow_start() { 20 } else { 12 };
             let rate_x10 = u64::from(self.congestion.window().max(1)) * gain;
