@@ -49,6 +49,7 @@
 mod block;
 mod chunk;
 mod commands;
+mod congestion;
 pub mod double;
 mod error;
 mod event;
@@ -64,6 +65,7 @@ mod storage_error;
 pub use block::{Block, Filled, FilledBlock};
 pub use chunk::Chunk;
 pub use commands::Commands;
+pub use congestion::CongestionAlgorithm;
 pub use error::CommandError;
 pub use event::{CloseReason, Event};
 pub use geometry::Geometry;

@@ -1,5 +1,6 @@
 //! [`Setting`]: how one connection is to behave.
 
+use crate::congestion::CongestionAlgorithm;
 use std::time::Duration;
 
 /// Keepalive of one connection (RFC 9293 section 3.8.4).
@@ -47,6 +48,8 @@ pub enum Setting {
     /// The receive window of a connection under way is at most so large; `None`: as the stack is configured. What has been offered
     /// stays offered, and the scale what it is.
     ReceiveWindowMax(Option<u32>),
+    /// Congestion is controlled in this way from now on. What is in flight, and may be, stays.
+    Congestion(CongestionAlgorithm),
 }
 
 /// A setting in numbers, as it goes to another process.
@@ -86,6 +89,7 @@ impl Setting {
             Setting::PacingRate(bytes_per_second) => optional(5, bytes_per_second),
             Setting::SynRetransmissions(most) => optional(6, most.map(u64::from)),
             Setting::ReceiveWindowMax(most) => optional(7, most.map(u64::from)),
+            Setting::Congestion(algorithm) => optional(8, Some(algorithm as u64)),
         }
     }
 
@@ -107,6 +111,10 @@ impl Setting {
             5 => Setting::PacingRate(value),
             6 => Setting::SynRetransmissions(value.map(|most| most as u8)),
             7 => Setting::ReceiveWindowMax(value.map(|most| most as u32)),
+            8 => {
+                let mut all = CongestionAlgorithm::ALL.into_iter();
+                Setting::Congestion(all.find(|algorithm| Some(*algorithm as u64) == value)?)
+            }
             _ => return None,
         };
         (setting.to_words() == words).then_some(setting)
@@ -134,6 +142,7 @@ mod tests {
             any::<Option<u64>>().prop_map(Setting::PacingRate),
             any::<Option<u8>>().prop_map(Setting::SynRetransmissions),
             any::<Option<u32>>().prop_map(Setting::ReceiveWindowMax),
+            proptest::sample::select(&CongestionAlgorithm::ALL).prop_map(Setting::Congestion),
         ]
     }
 

@@ -310,7 +310,7 @@ options! {
         TCP_SYNCNT Supported, "";
         TCP_LINGER2 NoEffect, "";
         TCP_WINDOW_CLAMP NoEffect, "";
-        TCP_CONGESTION NoEffect, "";
+        TCP_CONGESTION Supported, "`cubic`, `reno` and `bbr`, if the kernel has them, too";
         TCP_FASTOPEN Supported, "";
         TCP_FASTOPEN_CONNECT Supported, "";
         TCP_FASTOPEN_KEY Supported, "";

@@ -129,9 +129,9 @@ pub use attachment::{
 pub use bytes::Bytes;
 pub use entropy::entropy;
 pub use qanat_api::{
-    AreaId, Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, Fill,
-    FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source, StorageCommands, StorageError,
-    TimerId, UdpSocketId, double,
+    AreaId, Block, Chunk, CloseReason, CommandError, Commands, CongestionAlgorithm, ConnectOptions, ConnectionId,
+    Durability, Event, Fill, FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source,
+    StorageCommands, StorageError, TimerId, UdpSocketId, double,
 };
 pub use qanat_nic::{Frame, Pool, Time};
 pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};

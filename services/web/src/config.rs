@@ -139,6 +139,8 @@ pub struct WebConfig {
     pub window_bytes: usize,
     /// Windows in memory at once, all connections together.
     pub windows_max: usize,
+    /// How congestion is controlled; `None`: as the stack is configured.
+    pub congestion: Option<qanat::CongestionAlgorithm>,
     /// Over TLS, at [`port`](WebConfig::port); `None`: plain HTTP. Segments are copied per send then.
     pub https: Option<Https>,
     /// See [`Limits`].
@@ -170,6 +172,7 @@ impl WebConfig {
             reader_threads: 2,
             window_bytes: 256 * 1024,
             windows_max: 256,
+            congestion: None,
             https: None,
             limits: Limits::default(),
             wall_clock: WallClock::System,

@@ -100,7 +100,7 @@ fn every_client_gets_the_same_bytes_in_both_placements() {
         let log = keys.file("access.log");
         let log_argument = log.to_str().expect("plain").to_owned();
         for placement in ["linked", "split"] {
-            let mut server = start(&pages, keys.path(), &["--placement", placement, "--access-log", &log_argument]);
+            let server = start(&pages, keys.path(), &["--placement", placement, "--access-log", &log_argument]);
             let url = server.url("/data");
             let version = ["-w", "%{http_version}", "-o", "/dev/null", &url];
             assert_eq!(text(curl(keys.path(), &version)), "2", "{placement}: it is what clients prefer");

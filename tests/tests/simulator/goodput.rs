@@ -59,7 +59,8 @@ fn goodput(congestion: CongestionAlgorithm, (loss_ppm, round_trip_ms, buffer_kib
 /// Mean of two seeds, Mbit/s; one where nothing is random.
 fn cell(loss_ppm: u32, round_trip_ms: u64, buffer_kib: u32) -> f64 {
     let seeds = if loss_ppm == 0 { 1 } else { 2 };
-    let sum: f64 = (0..seeds).map(|seed| goodput(CongestionAlgorithm::Cubic, (loss_ppm, round_trip_ms, buffer_kib), seed)).sum();
+    let sum: f64 =
+        (0..seeds).map(|seed| goodput(CongestionAlgorithm::Cubic, (loss_ppm, round_trip_ms, buffer_kib), seed)).sum();
     sum / seeds as f64 / 1e6
 }
 

@@ -26,7 +26,7 @@ pub fn any_tcp(random: &mut Random) -> TcpConfig {
         ecn: !random.one_in(5),
         no_delay: !random.one_in(4),
         pacing: random.one_in(5),
-        congestion: random.pick(&[CongestionAlgorithm::Cubic, CongestionAlgorithm::NewReno]),
+        congestion: random.pick(&CongestionAlgorithm::ALL),
         delayed_ack: Duration::from_millis(random.pick(&[1, 40, 200])),
         syn_retransmissions_max: 12,
         // A reset may be lost: without keepalive a side that only listens never hears of it.

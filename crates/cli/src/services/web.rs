@@ -12,7 +12,7 @@ use crate::live::grouped;
 use crate::log;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
-use qanat::PROTOCOL_TCP;
+use qanat::{CongestionAlgorithm, PROTOCOL_TCP};
 use qanat_nic::MemoryPlan;
 use qanat_nic::af_xdp::PortRange;
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
@@ -47,6 +47,11 @@ fn count_frames(directory: &Path, frames: &mut u64) {
             _ => {}
         }
     }
+}
+
+fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
+    let names = CongestionAlgorithm::ALL.map(CongestionAlgorithm::name).join(", ");
+    CongestionAlgorithm::of_name(name).ok_or_else(|| format!("there are: {names}"))
 }
 
 /// Serve a directory over HTTP
@@ -92,6 +97,9 @@ pub struct Arguments {
     /// Value of a Cache-Control field on every file
     #[arg(long, value_name = "VALUE")]
     cache_control: Option<String>,
+    /// How congestion is controlled (default: cubic); bbr keeps its rate on paths that lose at random
+    #[arg(long, value_name = "ALGORITHM", value_parser = congestion)]
+    congestion: Option<CongestionAlgorithm>,
     /// Serve files whose names begin with a dot
     #[arg(long)]
     hidden: bool,
@@ -164,6 +172,7 @@ impl Arguments {
         config.preload = self.preload;
         config.access_log.clone_from(&self.access_log);
         config.cache_control.clone_from(&self.cache_control);
+        config.congestion = self.congestion;
         config.hidden_files = self.hidden;
         config.limits.connections_max = self.connections;
         config.limits.connections_per_peer = self.connections_per_peer.unwrap_or((self.connections / 4 * 3).max(64));

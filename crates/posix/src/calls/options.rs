@@ -14,9 +14,10 @@ use crate::sys::libc_next;
 use crate::sys::program_memory::is_nowhere;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
-use qanat::Setting;
+use qanat::{CongestionAlgorithm, Setting};
 use qanat_launch::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use rustix::io::Errno;
+use std::ffi::CStr;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
     for (_, (level, name)) in option_notes::followed() {
         let is_of_it = match (level, name) {
+            // A socket has one that nobody has set. It is the kernel's, and says nothing of ours.
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => false,
             (libc::IPPROTO_TCP, _) => is_stream,
             (libc::IPPROTO_UDP, _) => !is_stream,
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.family == libc::AF_INET6,
@@ -79,6 +82,9 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
 
 /// Which buffers' sizes the program has set (Linux 5.17).
 const SO_BUF_LOCK: c_int = 72;
+
+/// Linux' `TCP_CA_NAME_MAX`.
+const CONGESTION_NAME_BYTES: usize = 16;
 
 /// What the kernel says of a socket that is connected to nothing if nobody has set it.
 const MSS_UNSET: c_int = 536;
@@ -106,6 +112,11 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
             let time = count().filter(|time_ms| *time_ms > 0);
             options.user_timeout = time.map(|time_ms| Duration::from_millis(time_ms.into()));
+        }
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+            let name: Option<[u8; CONGESTION_NAME_BYTES]> = kernel_structure(fd, level, name);
+            let name = name.as_ref().and_then(|name| CStr::from_bytes_until_nul(name).ok()?.to_str().ok());
+            options.congestion = name.and_then(CongestionAlgorithm::of_name);
         }
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
             options.v6_only = socket.family == libc::AF_INET6 && flag();
@@ -333,6 +344,13 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(options.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(options.cork),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(options.user_timeout),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => match options.congestion {
+            Some(algorithm) => Setting::Congestion(algorithm),
+            None => {
+                explain(format_args!("TCP_CONGESTION: this one is the kernel's alone: cubic, reno and bbr are here"));
+                return Ok(0);
+            }
+        },
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
         | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
             Setting::Keepalive(options.keepalive.then(|| keepalive(&options)))

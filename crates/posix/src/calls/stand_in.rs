@@ -118,6 +118,19 @@ fn copy_to_kernel(fd: c_int, socket: &Socket) {
     if let Some(time) = options.user_timeout {
         set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
     }
+    if let Some(algorithm) = options.congestion {
+        let name = algorithm.name();
+        // SAFETY: the pointer is to as many readable bytes as the length says.
+        unsafe {
+            libc_next::setsockopt(
+                fd,
+                libc::IPPROTO_TCP,
+                libc::TCP_CONGESTION,
+                name.as_ptr().cast(),
+                name.len() as socklen_t,
+            )
+        };
+    }
     if let Some(time) = socket.linger {
         let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
         let length = size_of::<libc::linger>() as socklen_t;

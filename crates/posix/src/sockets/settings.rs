@@ -32,6 +32,9 @@ pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
     if options.user_timeout.is_some() {
         let _ = stack.set(now, connection, Setting::UserTimeout(options.user_timeout));
     }
+    if let Some(algorithm) = options.congestion {
+        let _ = stack.set(now, connection, Setting::Congestion(algorithm));
+    }
 }
 
 /// How a peer that says nothing is asked whether it is there.

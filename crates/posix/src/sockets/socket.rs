@@ -2,7 +2,7 @@
 
 use crate::sys::wakers::Waker;
 use libc::{c_int, c_short};
-use qanat::{Chunk, CloseReason, CommandError, ConnectionId, ListenerId, UdpSocketId};
+use qanat::{Chunk, CloseReason, CommandError, CongestionAlgorithm, ConnectionId, ListenerId, UdpSocketId};
 use qanat_stack::UdpError;
 use qanat_stack::tcp::CookieKeys;
 use rustix::io::Errno;
@@ -59,6 +59,8 @@ pub(crate) struct Options {
     pub(crate) keep_interval_s: Option<u32>,
     pub(crate) keep_count: Option<u32>,
     pub(crate) user_timeout: Option<Duration>,
+    /// How congestion is controlled, if the program has said it.
+    pub(crate) congestion: Option<CongestionAlgorithm>,
     pub(crate) v6_only: bool,
     /// What is told beside what is received.
     pub(crate) control_messages: crate::sockets::messages::Asked,

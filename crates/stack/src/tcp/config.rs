@@ -1,6 +1,6 @@
 //! What every connection of a stack has in common.
 
-use crate::tcp::congestion::algorithm::CongestionAlgorithm;
+use qanat_api::CongestionAlgorithm;
 use std::time::Duration;
 
 /// Settings and limits of TCP.

@@ -55,7 +55,6 @@ mod timers;
 mod timestamps;
 
 pub use config::{TcpConfig, UserTimeoutBounds};
-pub use congestion::algorithm::CongestionAlgorithm;
 pub use connection::Connection;
 pub use counters::Counters;
 pub use disposition::Disposition;
@@ -66,6 +65,7 @@ pub use handshake::half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
 pub use handshake::parameters::OpenParameters;
 pub(crate) use handshake::syn_cookie;
 pub use info::ConnectionInfo;
+pub use qanat_api::CongestionAlgorithm;
 pub use receive::memory::ReceiveMemory;
 pub use recovery::phase::Phase;
 pub use segment::{Emitter, SegmentIn, SegmentPayload, reset_for};

@@ -4,6 +4,7 @@ use crate::tcp::config::TcpConfig;
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
 use crate::tcp::extras::Extras;
+use qanat_api::CongestionAlgorithm;
 use qanat_api::Keepalive;
 
 impl Connection {
@@ -64,6 +65,14 @@ impl Connection {
     /// Cork: hold back what does not fill a segment, until uncorked or closed, or for a time-out.
     pub fn set_cork(&mut self, cork: bool) {
         self.bunching.set_cork(cork);
+        self.is.output_wanted = true;
+    }
+
+    /// Controls congestion in this way from now on.
+    pub fn set_congestion(&mut self, algorithm: CongestionAlgorithm, config: &TcpConfig) {
+        self.congestion.change(algorithm, self.initial_send.0);
+        let rate = self.extras.as_deref().map_or(0, |extras| extras.pacing_rate);
+        self.is.paced = config.pacing || rate > 0 || self.congestion.model().is_some();
         self.is.output_wanted = true;
     }
 

@@ -20,6 +20,7 @@ impl Stack {
                 Setting::AdvertisedUserTimeout(timeout) => tcp.advertise_user_timeout(timeout, env),
                 Setting::PacingRate(bytes_per_second) => tcp.set_pacing_rate(bytes_per_second, env.config),
                 Setting::SynRetransmissions(most) => tcp.set_syn_retransmissions(most),
+                Setting::Congestion(algorithm) => tcp.set_congestion(algorithm, env.config),
                 Setting::ReceiveWindowMax(most) => tcp.set_receive_window(env.config.receive_window_max(most)),
             }
             ((), Disposition::Keep)

@@ -25,7 +25,8 @@ use crate::http::target;
 use crate::readers::{Done, Job, Readers};
 use connection::{Connections, Phase};
 use qanat::{
-    CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, StartError, Time,
+    CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Setting,
+    StartError, Time,
 };
 use qanat_tls::Loaded;
 use secure::Layers;
@@ -380,6 +381,10 @@ impl WebService {
         }
         self.figures.connections_accepted += 1;
         self.connections.insert(id, peer, milliseconds(context.now()));
+        if let Some(algorithm) = self.config.congestion {
+            // Refused only if it is gone already: then `Closed` is on its way.
+            let _ = context.set(id, Setting::Congestion(algorithm));
+        }
         if self.redirecting.contains(&listener)
             && let Some(connection) = self.connections.get(id)
         {

@@ -4,19 +4,8 @@ use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionCont
 use crate::tcp::congestion::cubic::Cubic;
 use crate::tcp::congestion::model::Model;
 use crate::tcp::congestion::new_reno::NewReno;
+use qanat_api::CongestionAlgorithm;
 use std::time::Duration;
-
-/// Which algorithm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub enum CongestionAlgorithm {
-    /// RFC 9438.
-    #[default]
-    Cubic,
-    /// RFC 5681, 6582.
-    NewReno,
-    /// draft-ietf-ccwg-bbr: a model of the path, for paths that lose at random.
-    Bbr,
-}
 
 /// One of the algorithms, with its state.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]

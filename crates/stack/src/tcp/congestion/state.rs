@@ -2,11 +2,12 @@
 //!
 //! All that changes these numbers is here.
 
-use crate::tcp::congestion::algorithm::{Congestion, CongestionAlgorithm};
+use crate::tcp::congestion::algorithm::Congestion;
 use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionControl, Window, initial_window};
 use crate::tcp::congestion::hystart::HyStart;
 use crate::tcp::congestion::model::Model;
 use crate::tcp::sequence::SequenceNumber;
+use qanat_api::CongestionAlgorithm;
 use qanat_nic::Time;
 use std::time::Duration;
 
@@ -77,6 +78,20 @@ impl CongestionState {
     /// Whether the window held data back since it was last checked.
     pub(in crate::tcp) fn is_limiting(&self) -> bool {
         self.is_limiting
+    }
+
+    /// Goes on with another algorithm, and the window as it is.
+    pub(in crate::tcp) fn change(&mut self, algorithm: CongestionAlgorithm, seed: u32) {
+        if self.algorithm.name() == algorithm.name() {
+            return;
+        }
+        if self.model().is_some() {
+            // A model has no threshold; the others would take that for slow start.
+            self.window.slow_start_threshold = self.window.congestion_window;
+        } else if algorithm == CongestionAlgorithm::Bbr {
+            self.window.slow_start_threshold = u32::MAX;
+        }
+        self.algorithm = Congestion::new(algorithm, seed);
     }
 
     /// The algorithm's name as in `ss -i`.

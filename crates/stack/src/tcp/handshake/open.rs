@@ -2,7 +2,6 @@
 
 use crate::tcp::challenge::Challenges;
 use crate::tcp::config::TcpConfig;
-use crate::tcp::congestion::algorithm::CongestionAlgorithm;
 use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
@@ -28,6 +27,7 @@ use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
 use crate::tcp::timestamps::TimestampClock;
+use qanat_api::CongestionAlgorithm;
 use qanat_nic::Time;
 
 impl Connection {
@@ -37,7 +37,10 @@ impl Connection {
         let maximum_segment = open.maximum_segment.max(1);
         Connection {
             lifecycle: Lifecycle::new(state),
-            is: Conditions { paced: config.pacing || config.congestion == CongestionAlgorithm::Bbr, ..Conditions::default() },
+            is: Conditions {
+                paced: config.pacing || config.congestion == CongestionAlgorithm::Bbr,
+                ..Conditions::default()
+            },
             send_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,

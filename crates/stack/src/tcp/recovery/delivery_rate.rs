@@ -233,10 +233,10 @@ mod tests {
         rate.set_application_limited(1_000);
         rate.on_sent(2_000, 1_000, at(10));
         rate.on_delivered(at(0), false);
-            rate.note_delivered(1_000, at(50));
+        rate.note_delivered(1_000, at(50));
         assert!(!rate.sample(None, at(50)).is_application_limited);
         rate.on_delivered(at(10), false);
-            rate.note_delivered(1_000, at(60));
+        rate.note_delivered(1_000, at(60));
         assert!(rate.sample(None, at(60)).is_application_limited);
         // What comes behind the gap is not limited any more.
         assert!(!rate.is_application_limited());
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!((lost.lost, lost.in_flight_when_sent), (1_000, 1_000));
         rate.on_sent(2_000, 1_000, at(30));
         rate.on_delivered(at(30), true);
-            rate.note_delivered(1_000, at(60));
+        rate.note_delivered(1_000, at(60));
         let sample = rate.sample(None, at(60));
         assert_eq!((sample.rtt, sample.lost), (None, 0));
         rate.forget_before(at(31));

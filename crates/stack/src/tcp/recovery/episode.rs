@@ -181,7 +181,10 @@ impl Connection {
             // "the third duplicate ACK"; in Recovery each further one lets another segment go (PRR counts it).
             if duplicates == 3 && self.recovery.phase() != Phase::Recovery && self.recovery.phase() != Phase::Loss {
                 if let Some(first) = self.board.get(0).copied() {
-                    self.tell_losses(&[(first.sent_at, self.board.start_of(1).distance_from(self.board.start()))], env.now);
+                    self.tell_losses(
+                        &[(first.sent_at, self.board.start_of(1).distance_from(self.board.start()))],
+                        env.now,
+                    );
                 }
                 return self.board.mark_lost(0);
             }

@@ -16,8 +16,7 @@ impl Bbr {
     /// UpdateMinRTT.
     pub(super) fn update_min_rtt(&mut self, sample: &PathSample) {
         let now = sample.now;
-        self.probe_rtt_expired =
-            self.probe_rtt_min_delay.is_some() && now.since(self.probe_rtt_min_stamp) > INTERVAL;
+        self.probe_rtt_expired = self.probe_rtt_min_delay.is_some() && now.since(self.probe_rtt_min_stamp) > INTERVAL;
         if let Some(rtt) = sample.rate.rtt
             && (self.probe_rtt_expired || self.probe_rtt_min_delay.is_none_or(|least| rtt < least))
         {
