@@ -56,3 +56,25 @@ fn report_by_signal(kind: &'static str, more: &'static [&'static str]) {
         }
     });
 }
+
+#[test]
+fn congestion_is_controlled_as_the_administrator_says() {
+    scenario(|| {
+        let content = Pages::pattern(20 << 20);
+        let pages = Pages::new().with("large", &content);
+        for algorithm in ["bbr", "reno"] {
+            let mut server = Server::start(&[pages.argument(), "--congestion", algorithm]);
+            let url = server.url("/large");
+            let whole = Program::new("curl").arguments(["-sS", &url]).succeeds();
+            assert!(whole.stdout == content, "{algorithm}: {} bytes", whole.stdout.len());
+            let slow = ["-sS", "--limit-rate", "200K", "-o", "/dev/null", &url];
+            let _slow = Program::new("curl").arguments(slow).start();
+            server.figures_when("the download has begun", |figures| figures["web"]["requests"] == 2);
+            server.signal(Signal::USR1);
+            eventually("a report", Duration::from_secs(10), || server.errors().contains("ESTABLISHED"));
+            assert!(server.errors().contains(&format!("    {algorithm} ")), "{}", server.errors());
+        }
+        let refused = Server::try_start(&[pages.argument(), "--congestion", "vegas"]);
+        assert!(refused.err().is_some_and(|message| message.contains("cubic, reno, bbr")));
+    });
+}

@@ -6,6 +6,9 @@ use crate::frame::{flag, kind, write};
 use crate::hpack::encode;
 use crate::settings::PREFACE;
 
+/// What a peer sends at each of its steps.
+type Flood<'a> = Box<dyn Fn(u32) -> Vec<u8> + 'a>;
+
 const WHOLE: u8 = flag::END_HEADERS | flag::END_STREAM;
 
 /// Frames, as they are sent.
@@ -173,7 +176,7 @@ fn a_short_block_cannot_say_much() {
 fn floods_end_the_connection_and_are_counted() {
     let get = block("/prepared/1000", &[]);
     let ping = frames(&[(kind::PING, 0, 0, &[0; 8])]);
-    let floods: [(&str, Box<dyn Fn(u32) -> Vec<u8>>); 8] = [
+    let floods: [(&str, Flood<'_>); 8] = [
         (
             "resets",
             Box::new(|n| frames(&[(kind::HEADERS, WHOLE, 2 * n + 1, &get), (kind::RST_STREAM, 0, 2 * n + 1, &[0; 4])])),

@@ -181,6 +181,19 @@ fn structured(suite: &mut Suite) {
         let (ret, name) = sys::getsockopt(fd, IPPROTO_TCP, libc::TCP_CONGESTION, 3);
         t.see("short", format!("{ret} {:?}", String::from_utf8_lossy(&name)));
     });
+    suite.add(V4, "congestion_of_accepted", |t| {
+        let (listener, port) = t.listener();
+        t.see("reno", sys::setsockopt(listener, IPPROTO_TCP, libc::TCP_CONGESTION, b"reno"));
+        let _peer = t.peer_connects(port);
+        let fd = sys::accept(listener).fd();
+        let name = || {
+            let (_, name) = sys::getsockopt(fd, IPPROTO_TCP, libc::TCP_CONGESTION, 16);
+            String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+        };
+        t.see("inherited", name());
+        t.see("cubic", sys::setsockopt(fd, IPPROTO_TCP, libc::TCP_CONGESTION, b"cubic"));
+        t.see("changed", name());
+    });
     suite.add(BOTH, "tcp_info", |t| {
         let (fd, _peer) = t.accepted();
         let (ret, info) = sys::getsockopt(fd, IPPROTO_TCP, libc::TCP_INFO, 104);

@@ -76,7 +76,7 @@ impl Path {
     }
 
     fn tick(&mut self) {
-        self.now = self.now + TICK;
+        self.now += TICK;
         self.given += self.application as f64 * TICK.as_secs_f64();
         self.learn();
         self.send();
