@@ -56,6 +56,7 @@ mod event;
 mod geometry;
 mod handle;
 mod options;
+mod passed_on;
 mod send_queue;
 mod setting;
 mod source;
@@ -71,6 +72,8 @@ pub use event::{CloseReason, Event};
 pub use geometry::Geometry;
 pub use handle::{AreaId, ConnectionId, ListenerId, TimerId, UdpSocketId};
 pub use options::{ConnectOptions, FastOpenRequest, ListenOptions};
+#[doc(hidden)] // for commands_passed_on
+pub use qanat_nic as nic;
 pub use send_queue::{Piece, SendQueue};
 pub use setting::{Keepalive, Setting, SettingWords};
 pub use source::{Fill, Source};

@@ -6,13 +6,11 @@ use super::slots::Slot;
 use crate::error::ErrorCode::{self, Internal, RefusedStream};
 use bytes::Bytes;
 use qanat_api::{
-    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId, Piece,
-    Setting, Source, TimerId, UdpSocketId,
+    Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId, Piece,
+    Setting, Source,
 };
-use qanat_nic::{Capabilities, Pool, Time};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Commands for streams go to the layer, all others below.
 ///
@@ -67,9 +65,7 @@ impl<C: Commands> Over<'_, C> {
 }
 
 impl<C: Commands> Commands for Over<'_, C> {
-    fn now(&self) -> Time {
-        self.below.now()
-    }
+    qanat_api::commands_passed_on!(below);
 
     fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
         self.below.listen(local, options)
@@ -100,10 +96,6 @@ impl<C: Commands> Commands for Over<'_, C> {
         }
     }
 
-    fn block(&mut self, length: usize) -> Block {
-        self.below.block(length)
-    }
-
     fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
         match self.queue(connection, || Piece::Block(block.clone(), 0)) {
             Some(outcome) => outcome,
@@ -129,10 +121,12 @@ impl<C: Commands> Commands for Over<'_, C> {
         offset: u64,
         length: u64,
     ) -> Result<(), CommandError> {
-        match self.queue(connection, || Piece::Prepared { source: Rc::clone(&source), stamp, offset, length }) {
-            Some(outcome) => outcome,
-            None => self.below.send_prepared(self.whole(connection)?, source, stamp, offset, length),
+        let part = || Piece::Prepared { source: Rc::clone(&source), stamp, offset, length };
+        if let Some(outcome) = self.queue(connection, part) {
+            return outcome;
         }
+        let whole = self.whole(connection)?;
+        self.below.send_prepared(whole, source, stamp, offset, length)
     }
 
     fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
@@ -177,37 +171,5 @@ impl<C: Commands> Commands for Over<'_, C> {
             Some(_) => Ok(()),
             None => self.below.set(self.whole(connection)?, setting),
         }
-    }
-
-    fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        self.below.bind_udp(local)
-    }
-
-    fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        self.below.close_udp(socket)
-    }
-
-    fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
-        self.below.send_to(socket, peer, payload)
-    }
-
-    fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
-        self.below.send_chunk_to(socket, peer, chunk)
-    }
-
-    fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        self.below.set_timer(after, token)
-    }
-
-    fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        self.below.cancel_timer(timer)
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.below.prepared_pool()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
     }
 }

@@ -89,6 +89,17 @@ const CONGESTION_NAME_BYTES: usize = 16;
 /// What the kernel says of a socket that is connected to nothing if nobody has set it.
 const MSS_UNSET: c_int = 536;
 
+/// What so many milliseconds mean; none are no time-out.
+fn user_timeout(milliseconds: u32) -> Option<Duration> {
+    (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()))
+}
+
+/// How congestion is controlled on the kernel's socket, if it is so here, too.
+fn congestion(fd: c_int) -> Option<CongestionAlgorithm> {
+    let name: [u8; CONGESTION_NAME_BYTES] = kernel_structure(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
+    CongestionAlgorithm::of_name(CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?)
+}
+
 /// Reads one of them from the kernel's socket; whether it is one.
 fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
     let number = || kernel_option(fd, level, name);
@@ -109,15 +120,8 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_idle_s = count(),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => options.keep_interval_s = count(),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => options.keep_count = count(),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
-            let time = count().filter(|time_ms| *time_ms > 0);
-            options.user_timeout = time.map(|time_ms| Duration::from_millis(time_ms.into()));
-        }
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-            let name: Option<[u8; CONGESTION_NAME_BYTES]> = kernel_structure(fd, level, name);
-            let name = name.as_ref().and_then(|name| CStr::from_bytes_until_nul(name).ok()?.to_str().ok());
-            options.congestion = name.and_then(CongestionAlgorithm::of_name);
-        }
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => options.user_timeout = count().and_then(user_timeout),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => options.congestion = congestion(fd),
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
             options.v6_only = socket.family == libc::AF_INET6 && flag();
         }
@@ -344,13 +348,13 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(options.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(options.cork),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(options.user_timeout),
-        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => match options.congestion {
-            Some(algorithm) => Setting::Congestion(algorithm),
-            None => {
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+            let Some(algorithm) = options.congestion else {
                 explain(format_args!("TCP_CONGESTION: this one is the kernel's alone: cubic, reno and bbr are here"));
                 return Ok(0);
-            }
-        },
+            };
+            Setting::Congestion(algorithm)
+        }
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
         | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
             Setting::Keepalive(options.keepalive.then(|| keepalive(&options)))

@@ -4,13 +4,11 @@ use super::link::Stage;
 use super::tls_layer::TlsLayer;
 use bytes::Bytes;
 use qanat_api::{
-    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId, Piece,
-    Setting, Source, TimerId, UdpSocketId,
+    Chunk, CommandError, Commands, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId, Piece,
+    Setting, Source,
 };
-use qanat_nic::{Capabilities, Pool, Time};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Commands for connections that the layer encrypts go to it, all others to the stack.
 ///
@@ -64,9 +62,7 @@ impl<C: Commands> Over<'_, C> {
 }
 
 impl<C: Commands> Commands for Over<'_, C> {
-    fn now(&self) -> Time {
-        self.below.now()
-    }
+    qanat_api::commands_passed_on!(below);
 
     fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
         let listener = self.below.listen(local, options)?;
@@ -98,10 +94,6 @@ impl<C: Commands> Commands for Over<'_, C> {
             Some(outcome) => outcome,
             None => self.below.send(connection, bytes),
         }
-    }
-
-    fn block(&mut self, length: usize) -> Block {
-        self.below.block(length)
     }
 
     fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
@@ -173,37 +165,5 @@ impl<C: Commands> Commands for Over<'_, C> {
 
     fn set(&mut self, connection: ConnectionId, setting: Setting) -> Result<(), CommandError> {
         self.below.set(connection, setting)
-    }
-
-    fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        self.below.bind_udp(local)
-    }
-
-    fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        self.below.close_udp(socket)
-    }
-
-    fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
-        self.below.send_to(socket, peer, payload)
-    }
-
-    fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
-        self.below.send_chunk_to(socket, peer, chunk)
-    }
-
-    fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        self.below.set_timer(after, token)
-    }
-
-    fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        self.below.cancel_timer(timer)
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.below.prepared_pool()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.below.capabilities()
     }
 }

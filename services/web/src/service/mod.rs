@@ -2,6 +2,7 @@
 
 mod connection;
 mod input;
+mod layers;
 mod output;
 mod respond;
 mod secure;
@@ -24,12 +25,12 @@ use crate::http::parse::ParseLimits;
 use crate::http::target;
 use crate::readers::{Done, Job, Readers};
 use connection::{Connections, Phase};
+use layers::Layers;
 use qanat::{
     CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Setting,
     StartError, Time,
 };
 use qanat_tls::Loaded;
-use secure::Layers;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -8,37 +8,14 @@
 //! is a connection with one request; the connection it is on is known to the service only so that it counts, and ends when it is not used.
 
 use super::connection::Phase;
-use super::{Commands, WebConfig, WebError, WebService, milliseconds};
+use super::layers::Layers;
+use super::{Commands, WebError, WebService, milliseconds};
 use qanat::{ConnectionId, Event};
-use qanat_http2::{ALPN, Http2Layer, Http2Limits};
-use qanat_tls::TlsLayer;
+use qanat_http2::ALPN;
 use std::sync::PoisonError;
 
 /// The port of HTTPS, which addresses need not name.
 const HTTPS_PORT: u16 = 443;
-
-/// What is between the stack and a service of HTTPS.
-#[derive(Debug)]
-pub(super) struct Layers {
-    tls: TlsLayer,
-    http2: Http2Layer,
-}
-
-impl Layers {
-    /// The layers, if the service is to have them.
-    pub(super) fn new(config: &WebConfig) -> Result<Option<Box<Layers>>, WebError> {
-        let Some(https) = &config.https else { return Ok(None) };
-        let connections_max = u32::try_from(config.limits.connections_max).unwrap_or(u32::MAX);
-        let limits = Http2Limits {
-            streams_max: https.http2_streams,
-            head_bytes_max: config.limits.head_bytes_max,
-            requests_max: config.limits.requests_max,
-        };
-        let tls = TlsLayer::new(https.tls.config.clone(), vec![config.port], connections_max);
-        let layers = tls.and_then(|tls| Ok(Box::new(Layers { tls, http2: Http2Layer::new(limits)? })));
-        layers.map(Some).map_err(|error| WebError::System { what: "memory for TLS", error })
-    }
-}
 
 impl WebService {
     /// As `on_start`, over the layers if there are any.
