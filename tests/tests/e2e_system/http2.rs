@@ -133,7 +133,7 @@ fn every_client_gets_the_same_bytes_in_both_placements() {
                 assert_eq!(stopped.leaks(), Vec::<String>::new());
             }
             let figures = &stopped.last["web"]["http2"];
-            assert!(figures["requests"].as_u64() > Some(20_050), "{figures}");
+            assert!(figures["requests"].as_u64() >= Some(20_050), "{figures}");
             for none in ["carriers_failed", "requests_malformed", "requests_refused", "streams_reset"] {
                 assert_eq!(figures[none], 0, "{placement}: {figures}");
             }
