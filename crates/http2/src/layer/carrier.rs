@@ -61,6 +61,8 @@ pub(super) struct Carrier {
     /// Of these, those that are not over.
     pub(super) open: u32,
     pub(super) requests: u32,
+    /// Bytes of heads whose content is still to come.
+    pub(super) waiting_bytes: usize,
     pub(super) guard: Guard,
     /// What may be sent on all streams.
     pub(super) window: i64,
@@ -102,6 +104,7 @@ impl Carrier {
             streams: Streams::default(),
             open: 0,
             requests: 0,
+            waiting_bytes: 0,
             guard: Guard::default(),
             window: WINDOW,
             initial_window: WINDOW,

@@ -2,6 +2,7 @@
 
 use super::carrier::Carrier;
 use super::http2_layer::Http2Layer;
+use super::shared::Ground;
 use super::slots::Slot;
 use crate::error::ErrorCode::{self, Internal, RefusedStream};
 use bytes::Bytes;
@@ -147,7 +148,11 @@ impl<C: Commands> Commands for Over<'_, C> {
 
     /// A carrier takes no more requests, and ends when those that there are have been answered.
     fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        if self.layer.with(connection, |carrier, _| carrier.go_away()).is_some() {
+        let go_away = |carrier: &mut Carrier, ground: &mut Ground<'_>| {
+            carrier.go_away();
+            carrier.dispatch_all(ground);
+        };
+        if self.layer.with(connection, go_away).is_some() {
             self.layer.mark(connection);
             return Ok(());
         }

@@ -260,6 +260,7 @@ impl Carrier {
     pub(super) fn end_stream(&mut self, id: ConnectionId, why: CloseReason, ground: &mut Ground<'_>) {
         let Some(stream) = ground.slots.stream(id) else { return };
         let (number, is_known) = (stream.number, stream.is_known);
+        self.waiting_bytes -= stream.request.as_ref().map_or(0, |head| head.len());
         self.open -= u32::from(!stream.is_over);
         self.streams.remove(number);
         ground.slots.remove(id);

@@ -11,7 +11,6 @@ use crate::frame::write_block;
 use crate::hpack::{encode, encode_status};
 use crate::request::{Request, Wrong};
 use qanat_api::{Chunk, ConnectionId, Event};
-use qanat_nic::Frame;
 
 impl Carrier {
     /// A block is whole.
@@ -89,15 +88,13 @@ impl Carrier {
             figures.requests_malformed += 1;
             return Err(Fault::Stream(number, Protocol));
         }
-        let Some(head) = written(ground) else {
-            ground.shared.figures.requests_refused += 1;
-            return Err(Fault::Stream(number, RefusedStream));
-        };
-        self.begin_stream(number, is_last, request, head, ground);
+        self.begin_stream(number, is_last, request, ground);
         Ok(())
     }
 
-    fn begin_stream(&mut self, number: u32, is_last: bool, request: Request, head: Frame, ground: &mut Ground<'_>) {
+    fn begin_stream(&mut self, number: u32, is_last: bool, request: Request, ground: &mut Ground<'_>) {
+        let head = written(ground);
+        self.waiting_bytes += head.len();
         let id = ground.slots.insert(|_| {
             let stream = Stream::new(self.id, number, self.initial_window, head);
             Slot::Stream(Stream { content_length: request.content_length, is_head: request.is_head, ..stream })
@@ -110,6 +107,16 @@ impl Carrier {
         }
         if is_last {
             self.end_request(id, ground);
+        } else if self.waiting_bytes > ground.shared.limits.head_bytes_max {
+            // As much may wait as of one head: who has more to say is answered before it is said.
+            self.dispatch(id, ground);
+        }
+    }
+
+    /// The connection is to end: requests that wait for their content are answered before it comes.
+    pub(super) fn dispatch_all(&mut self, ground: &mut Ground<'_>) {
+        for id in self.streams.ids().collect::<Vec<_>>() {
+            self.dispatch(id, ground);
         }
     }
 
@@ -125,11 +132,17 @@ impl Carrier {
     pub(super) fn dispatch(&mut self, id: ConnectionId, ground: &mut Ground<'_>) {
         let Some(stream) = ground.slots.stream_mut(id) else { return };
         let Some(head) = stream.request.take() else { return };
+        self.waiting_bytes -= head.len();
+        let Some(frame) = ground.shared.frame(&head) else {
+            let number = stream.number;
+            ground.shared.figures.requests_refused += 1;
+            return self.reset(number, RefusedStream, ground);
+        };
         stream.is_known = true;
         ground.shared.figures.requests += 1;
         let (listener, peer) = (self.listener, self.peer);
         ground.shared.events.push_back(Event::Accepted { connection: id, listener, peer });
-        ground.shared.events.push_back(Event::Data { connection: id, chunk: Chunk::new(head) });
+        ground.shared.events.push_back(Event::Data { connection: id, chunk: Chunk::new(frame) });
     }
 
     /// A response of the layer's own, without content.
@@ -149,12 +162,12 @@ impl Carrier {
     }
 }
 
-/// The head in memory for the service. `None`: there is none for it.
-fn written(ground: &mut Ground<'_>) -> Option<Frame> {
+/// The head. It may have to wait, so it is in memory of its own; a stream is no more than a connection, and has some, too.
+fn written(ground: &mut Ground<'_>) -> Box<[u8]> {
     let mut text = std::mem::take(&mut ground.shared.text);
     text.clear();
     ground.shared.head.write(&mut text);
-    let frame = ground.shared.frame(&text);
+    let head = text.as_slice().into();
     ground.shared.text = text;
-    frame
+    head
 }

@@ -9,8 +9,6 @@ use qanat_nic::{Frame, Pool, Region};
 use std::collections::VecDeque;
 use std::io;
 
-/// Requests whose heads wait at once: for their content, or for the service to take them.
-const REQUESTS_MAX: u32 = 4_096;
 /// Bytes of a head besides its fields: the line of the request, and what the layer says itself.
 const HEAD_BYTES_MORE: usize = 1_024;
 
@@ -35,11 +33,13 @@ impl Shared {
     pub(super) fn new(limits: Http2Limits) -> io::Result<Shared> {
         let frame_bytes = (limits.head_bytes_max + HEAD_BYTES_MORE).next_power_of_two();
         let frame_bytes = u32::try_from(frame_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // The service takes each before the next event comes from below, and that can begin as many as one connection may have.
+        let frames = limits.streams_max.max(1);
         Ok(Shared {
             events: VecDeque::new(),
             limits,
             figures: Http2Figures::default(),
-            pool: Region::new(REQUESTS_MAX, frame_bytes)?.pool(REQUESTS_MAX).ok_or(io::ErrorKind::OutOfMemory)?,
+            pool: Region::new(frames, frame_bytes)?.pool(frames).ok_or(io::ErrorKind::OutOfMemory)?,
             head: RequestHead::default(),
             text: Vec::new(),
             block: Vec::new(),

@@ -2,7 +2,6 @@
 
 use crate::settings::WINDOW;
 use qanat_api::{ConnectionId, SendQueue};
-use qanat_nic::Frame;
 
 /// How far a response is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +23,8 @@ pub(super) struct Stream {
     pub(super) window: i64,
     /// What may come on it.
     pub(super) receive_window: i64,
-    /// The request, until the service gets it.
-    pub(super) request: Option<Frame>,
+    /// The head of the request, until the service gets it.
+    pub(super) request: Option<Box<[u8]>>,
     /// Bytes of content that the request said would come.
     pub(super) content_length: Option<u64>,
     /// Those that came.
@@ -50,7 +49,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// A request that came whole but for its content.
-    pub(super) fn new(carrier: ConnectionId, number: u32, window: i64, request: Frame) -> Stream {
+    pub(super) fn new(carrier: ConnectionId, number: u32, window: i64, request: Box<[u8]>) -> Stream {
         Stream {
             carrier,
             number,

@@ -253,6 +253,28 @@ fn there_are_no_more_streams_than_may_be() {
 }
 
 #[test]
+fn requests_that_never_end_hold_little_and_nothing_of_others() {
+    // A hundred with heads of a kilobyte, none of which goes on.
+    let mut bench = Bench::begun();
+    let head = block("/bytes/3", &[("long", &"y".repeat(900))]);
+    for n in 0..100 {
+        bench.frame(kind::HEADERS, flag::END_HEADERS, 2 * n + 1, &head);
+    }
+    assert_eq!(bench.layer.frames_in_use(), 0);
+    // As much as of one head waits; the others are answered before their content comes.
+    assert_eq!(bench.heads().len(), 96);
+    bench.run();
+    assert!(bench.responses[&199].is_ended);
+    // When the connection is to end, so are those that wait.
+    let whole = bench.whole.unwrap();
+    bench.command(|commands| qanat_api::Commands::close(commands, whole).unwrap());
+    bench.run();
+    assert_eq!((bench.heads().len(), bench.responses.len()), (100, 100));
+    assert!(bench.told().is_closed);
+    bench.end();
+}
+
+#[test]
 fn who_takes_nothing_cannot_have_more_and_more_waiting() {
     let mut bench = Bench::begun();
     for n in 0..1_000 {
