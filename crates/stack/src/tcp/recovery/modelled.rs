@@ -29,6 +29,12 @@ impl Connection {
     /// There was nothing more to send, though the window had room: what is measured from here on is the application's rate.
     #[inline]
     pub(in crate::tcp) fn note_application_limit(&mut self) {
+        if self.congestion.model().is_some() {
+            self.tell_application_limit();
+        }
+    }
+
+    fn tell_application_limit(&mut self) {
         let in_flight = self.in_flight();
         let has_room = in_flight < self.congestion.window() && self.board.lost() <= self.board.retransmitted();
         if let Some(model) = self.congestion.model_mut()
