@@ -131,6 +131,8 @@ pub struct WebConfig {
     pub index: String,
     /// Value of a `Cache-Control` field on every file; `None`: none.
     pub cache_control: Option<String>,
+    /// Pages of this origin, or of all (`*`), may read what is served (Fetch, CORS); `None`: those of this server alone.
+    pub allow_origin: Option<String>,
     /// Access log, combined format; `None`: none.
     pub access_log: Option<PathBuf>,
     /// Threads that read files.
@@ -168,6 +170,7 @@ impl WebConfig {
             precompressed: true,
             index: "index.html".to_owned(),
             cache_control: None,
+            allow_origin: None,
             access_log: None,
             reader_threads: 2,
             window_bytes: 256 * 1024,

@@ -69,6 +69,14 @@ pub struct Figures {
     pub windows_read: u64,
     /// Windows in memory now.
     pub windows_in_use: u64,
+    /// Objects of a library that are being sent now, once for each range.
+    pub streams: u64,
+    /// Pieces of a library's objects that were read.
+    pub pieces_read: u64,
+    /// Bytes of these.
+    pub piece_bytes_read: u64,
+    /// Times a peer had taken all before the next piece came from the disk.
+    pub stalls: u64,
     /// Responses cut short because their file shrank or failed under them.
     pub stream_errors: u64,
     /// Access-log lines written.
@@ -113,6 +121,9 @@ impl Figures {
             (&mut self.ready_hits, ended.ready_hits),
             (&mut self.ready_misses, ended.ready_misses),
             (&mut self.windows_read, ended.windows_read),
+            (&mut self.pieces_read, ended.pieces_read),
+            (&mut self.piece_bytes_read, ended.piece_bytes_read),
+            (&mut self.stalls, ended.stalls),
             (&mut self.stream_errors, ended.stream_errors),
             (&mut self.log_lines, ended.log_lines),
             (&mut self.log_drops, ended.log_drops),

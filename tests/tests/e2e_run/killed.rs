@@ -152,3 +152,15 @@ fn a_keeper_that_is_killed_leaves_nobody_waiting() {
         }
     });
 }
+
+#[test]
+fn a_process_that_ends_while_its_threads_send_takes_nobody_along() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = directory.path().join("ends.py");
+        std::fs::write(&script, include_str!("ends.py")).expect("a script");
+        let script = script.to_str().expect("a path");
+        let outcome = run(directory.path(), &["python3", script]).succeeds();
+        assert_eq!(outcome.text(), "all ended\n");
+    });
+}

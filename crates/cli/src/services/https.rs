@@ -1,8 +1,11 @@
 //! What a service over TLS is told: certificates, versions, and the rest.
 
+use crate::host::attach::{Scheme, url};
 use crate::host::privilege::paths::directory_of;
 use crate::log;
 use clap::{Args, ValueEnum};
+use qanat::PROTOCOL_TCP;
+use qanat_nic::af_xdp::PortRange;
 use qanat_tls::{CertificateFiles, Loaded, MinimumVersion, TlsSettings};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -64,6 +67,30 @@ impl HttpsArguments {
     /// The port where plain HTTP is redirected, if there is one.
     pub fn redirect_port(&self) -> Option<u16> {
         Some(self.redirect_port).filter(|port| self.https && *port != 0)
+    }
+
+    fn scheme(&self) -> Scheme {
+        if self.https { Scheme::Https } else { Scheme::Http }
+    }
+
+    /// The port to listen on: the one that was said, or the usual one.
+    pub fn port(&self, said: Option<u16>) -> u16 {
+        let usual = match self.scheme() {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        };
+        said.unwrap_or(usual)
+    }
+
+    /// All ports that are listened on.
+    pub fn ports(&self, said: Option<u16>) -> Vec<PortRange> {
+        let ports = [Some(self.port(said)), self.redirect_port()].into_iter().flatten();
+        ports.map(|port| PortRange { protocol: PROTOCOL_TCP, first: port, last: port }).collect()
+    }
+
+    /// What browsers are told to go to.
+    pub fn urls(&self, said: Option<u16>, addresses: &[IpAddr]) -> Vec<String> {
+        addresses.iter().map(|address| url(self.scheme(), *address, self.port(said))).collect()
     }
 
     /// What the service is to be for browsers.

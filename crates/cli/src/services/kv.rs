@@ -14,6 +14,7 @@ use crate::host::export::ExportArguments;
 use crate::host::privilege::paths::directory_of;
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
+use crate::services::area;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use qanat::disk::AreaName;
@@ -173,7 +174,7 @@ impl Application for Kv<'_> {
 
     fn storage(&self) -> Result<Storage, String> {
         let Some(disk) = self.disk else { return Ok(Storage::default()) };
-        disk::open(disk, &self.arguments.area, Some(self.arguments.size))
+        area::open(disk, &self.arguments.area, Some(self.arguments.size), disk::BUFFERS)
     }
 
     fn service(&self, place: &Place) -> Result<KvService, String> {

@@ -1,5 +1,7 @@
 //! Commands that run a service. A new one is a line in each of the two lists below, and a file with its options.
 
+mod area;
+mod congestion;
 mod delay;
 mod dns;
 mod echo;
@@ -7,6 +9,7 @@ mod echo_disk;
 mod hello;
 mod https;
 mod kv;
+mod video;
 mod web;
 
 use clap::Subcommand;
@@ -31,4 +34,4 @@ macro_rules! services {
     };
 }
 
-services!(Hello: hello, Web: web, Delay: delay, Dns: dns, Kv: kv, Echo: echo, EchoDisk: echo_disk);
+services!(Hello: hello, Web: web, Video: video, Delay: delay, Dns: dns, Kv: kv, Echo: echo, EchoDisk: echo_disk);

@@ -1,8 +1,8 @@
 //! `qanat web`: a directory, served from our own TCP.
 
+use super::congestion;
 use super::https::{HttpsArguments, Secrets};
 use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
-use crate::host::attach::{Scheme, url};
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
@@ -12,9 +12,8 @@ use crate::live::grouped;
 use crate::log;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
-use qanat::{CongestionAlgorithm, PROTOCOL_TCP};
+use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_nic::af_xdp::PortRange;
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
 use rustix::fs::Access;
 use serde_json::{Value, json};
@@ -47,11 +46,6 @@ fn count_frames(directory: &Path, frames: &mut u64) {
             _ => {}
         }
     }
-}
-
-fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
-    let names = CongestionAlgorithm::ALL.map(CongestionAlgorithm::name).join(", ");
-    CongestionAlgorithm::of_name(name).ok_or_else(|| format!("there are: {names}"))
 }
 
 /// Serve a directory over HTTP
@@ -98,7 +92,7 @@ pub struct Arguments {
     #[arg(long, value_name = "VALUE")]
     cache_control: Option<String>,
     /// How congestion is controlled (default: cubic); bbr keeps its rate on paths that lose at random
-    #[arg(long, value_name = "ALGORITHM", value_parser = congestion)]
+    #[arg(long, value_name = "ALGORITHM", value_parser = congestion::parse)]
     congestion: Option<CongestionAlgorithm>,
     /// Serve files whose names begin with a dot
     #[arg(long)]
@@ -143,16 +137,8 @@ fn parse_site(text: &str) -> Result<Site, String> {
 }
 
 impl Arguments {
-    fn scheme(&self) -> Scheme {
-        if self.https.https { Scheme::Https } else { Scheme::Http }
-    }
-
     fn port(&self) -> u16 {
-        let usual = match self.scheme() {
-            Scheme::Http => 80,
-            Scheme::Https => 443,
-        };
-        self.port.unwrap_or(usual)
+        self.https.port(self.port)
     }
 
     /// `serves_six`: over IPv6 too, or perhaps.
@@ -239,8 +225,7 @@ impl Application for Web<'_> {
     const TELLS_PLACE: bool = true;
 
     fn requirements(&self) -> Requirements {
-        let ports = [Some(self.arguments.port()), self.arguments.https.redirect_port()].into_iter().flatten();
-        let ports = ports.map(|port| PortRange { protocol: PROTOCOL_TCP, first: port, last: port }).collect();
+        let ports = self.arguments.https.ports(self.arguments.port);
         Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
     }
 
@@ -306,11 +291,7 @@ impl Application for Web<'_> {
 
     fn announcement(&self, place: &Place) -> Announcement {
         let directory = self.arguments.directory.display();
-        let urls: Vec<String> = place
-            .addresses
-            .iter()
-            .map(|address| url(self.arguments.scheme(), *address, self.arguments.port()))
-            .collect();
+        let urls = self.arguments.https.urls(self.arguments.port, &place.addresses);
         Announcement {
             json: json!({
                 "event": "serving", "urls": urls, "directory": directory.to_string(),

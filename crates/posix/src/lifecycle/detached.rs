@@ -173,6 +173,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     let process = unsafe { libc_next::fork() };
     if process == 0 {
         crate::sys::local::forked();
+        crate::sys::this_process::finish::note_process();
         drop(held);
         channel::hang_up();
         processes::child_of_detached(number.unwrap_or(u32::MAX), lifeline);

@@ -42,6 +42,7 @@ impl Child {
     pub(crate) fn begin(&self) {
         let Child { number, lifeline } = *self;
         crate::sys::local::forked();
+        crate::sys::this_process::finish::note_process();
         set_first(false);
         let parents = be(number, lifeline);
         if let Ok(guard) = lock()

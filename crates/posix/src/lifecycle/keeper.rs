@@ -362,6 +362,7 @@ impl Keeper {
     /// This process, forked from the keeper, has the world's descriptors and those that it has noted as its own, and no others.
     fn begin_helper(&self, name: &std::ffi::CStr) {
         crate::sys::local::forked();
+        crate::sys::this_process::finish::note_process();
         crate::sys::this_process::program::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: the call takes no pointers.

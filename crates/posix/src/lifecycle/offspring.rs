@@ -46,6 +46,7 @@ pub(crate) fn start(begin: impl FnOnce()) -> Result<(), Errno> {
         crate::sys::lock_word::register_robust_list(list);
         crate::sys::arena::use_private_heap();
         crate::sys::local::forked();
+        crate::sys::this_process::finish::note_process();
         ignore_signals();
         let none = 0u64;
         mask(libc::SIG_SETMASK, (&raw const none).addr(), 0);

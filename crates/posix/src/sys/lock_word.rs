@@ -208,6 +208,11 @@ impl Word {
         self.note(local, false);
     }
 
+    /// The thread that has it; 0: none.
+    pub(crate) fn owner(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) & THREAD
+    }
+
     /// Wakes all sleepers, so that they look what has become of the world.
     pub(crate) fn wake_all(&self) {
         futex(&self.0, libc::FUTEX_WAKE, i32::MAX as usize, std::ptr::null());

@@ -8,6 +8,7 @@ use crate::sys::lock_word::{Taken, Word};
 use crate::sys::page::has_fallen;
 use crate::sys::shared_place;
 use crate::sys::signals::lock_given_back;
+use crate::sys::this_process::finish;
 use crate::world::end::{End, words};
 use crate::world::pid_table::PidTable;
 use crate::world::state::World;
@@ -100,6 +101,21 @@ impl Shared {
     }
 }
 
+/// No other thread of this process takes the lock from here on, or has it: the process ends.
+pub(crate) fn close_to_others() {
+    let Ok(guard) = lock() else { return };
+    finish::begin();
+    let shared = guard.shared;
+    drop(guard);
+    // One of them may have looked before that, and take it now: it gives it back at once.
+    for _ in 0..FINISH_STEPS {
+        finish::pause();
+        if !finish::is_other_thread(shared.word.owner()) {
+            return;
+        }
+    }
+}
+
 /// What is left of a world that somebody was killed in the middle of changing: only what never changes is to be looked at.
 pub(crate) fn remains() -> Option<&'static World> {
     let shared = shared().filter(|shared| !has_fallen() && shared.is_over())?;
@@ -114,6 +130,9 @@ pub(crate) fn give_up(end: End) {
         guard.shared.ends(end);
     }
 }
+
+/// How often a process that ends looks whether one of its threads has the lock still.
+const FINISH_STEPS: u32 = 100;
 
 /// Calls of a thread on a broken world that are told so at once; a program that goes on trying is not to use up a processor.
 const BROKEN_CALLS_MAX: u32 = 100;
@@ -183,13 +202,22 @@ const OUT: Errno = Errno::INTR;
 #[inline]
 fn take(shared: &'static Shared, local: &Local) -> Result<Guard, Errno> {
     // Before anything is looked at, and when it is there.
-    if has_fallen() {
-        return Err(OUT);
-    }
-    match shared.word.take(local, has_fallen) {
-        Taken::Well => {}
-        Taken::FromTheDead => shared.ends(End::Killed),
-        Taken::NotOurs => return Err(OUT),
+    loop {
+        if finish::is_under_way(local) {
+            finish::stand_still();
+        }
+        if has_fallen() {
+            return Err(OUT);
+        }
+        match shared.word.take(local, || has_fallen() || finish::is_under_way(local)) {
+            Taken::Well => break,
+            Taken::FromTheDead => {
+                shared.ends(End::Killed);
+                break;
+            }
+            Taken::NotOurs if has_fallen() => return Err(OUT),
+            Taken::NotOurs => {}
+        }
     }
     if shared.is_over() {
         shared.word.give_back(local);

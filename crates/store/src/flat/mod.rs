@@ -102,7 +102,8 @@ impl Objects {
         self.table.objects.get(name).map(info)
     }
 
-    fn identity(&self) -> [u8; 16] {
+    /// The random bytes that tell this store from any other.
+    pub fn identity(&self) -> [u8; 16] {
         self.log.superblock().map_or([0; 16], |superblock| superblock.identity)
     }
 
@@ -234,7 +235,7 @@ impl Objects {
         token: u64,
         storage: &mut dyn StorageCommands,
     ) -> Result<(), StoreError> {
-        self.log.check()?;
+        self.log.check_read()?;
         self.reads.want(object.0, piece, token)?;
         self.drive(storage);
         Ok(())
@@ -257,7 +258,7 @@ impl Objects {
 
     /// Gives the commands that can be given now.
     fn drive(&mut self, storage: &mut dyn StorageCommands) {
-        if self.log.is_ready()
+        if (self.log.is_ready() || self.log.is_read_only())
             && let Err(error) = self.try_to_drive(storage)
         {
             self.log.fail(error);
@@ -267,6 +268,9 @@ impl Objects {
     fn try_to_drive(&mut self, storage: &mut dyn StorageCommands) -> Result<(), StoreError> {
         while let Some((token, result)) = self.reads.drive(self.log.io(), storage)? {
             self.told.push_back(ObjectEvent::Read { token, result });
+        }
+        if self.log.is_read_only() {
+            return Ok(());
         }
         self.drive_writings(storage)?;
         self.drive_checkpoint(storage)

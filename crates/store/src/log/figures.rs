@@ -37,9 +37,14 @@ impl Log {
                     && running.head.is_idle()
                     && running.fetch.is_idle()
             }
-            Phase::Finished | Phase::Stopped(_) => true,
+            Phase::Finished(_) | Phase::Stopped(_) => true,
             _ => false,
         }
+    }
+
+    /// Whether it was opened to be read only, and was read.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(&self.phase, Phase::Finished(_))
     }
 
     /// Whether it takes records.

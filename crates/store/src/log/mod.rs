@@ -33,7 +33,7 @@ enum Phase {
     },
     Run(Box<Running>),
     /// It was opened to be read only, and was read.
-    Finished,
+    Finished(Box<Superblock>),
     Stopped(StoreError),
 }
 
@@ -163,7 +163,7 @@ impl Log {
     pub(crate) fn superblock(&self) -> Option<&Superblock> {
         match &self.phase {
             Phase::Run(running) => Some(running.head.superblock()),
-            Phase::Recover { superblock, .. } => Some(superblock),
+            Phase::Recover { superblock, .. } | Phase::Finished(superblock) => Some(superblock),
             _ => None,
         }
     }
@@ -342,7 +342,7 @@ impl Log {
                 };
                 if self.options.is_read_only {
                     self.told.extend([Told::Whole, Told::Recovered(recovered)]);
-                    self.phase = Phase::Finished;
+                    self.phase = Phase::Finished(superblock.clone());
                 } else {
                     let found = ((**superblock).clone(), *worse);
                     self.run(found, end, recovered);
@@ -364,5 +364,10 @@ impl Log {
     /// Why it takes no changes now.
     pub(crate) fn check(&mut self) -> Result<(), StoreError> {
         self.running().map(drop)
+    }
+
+    /// Why nothing that it tells of can be read now.
+    pub(crate) fn check_read(&mut self) -> Result<(), StoreError> {
+        if self.is_read_only() { Ok(()) } else { self.check() }
     }
 }

@@ -8,6 +8,13 @@ use qanat_api::Block;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId(pub(crate) u64);
 
+impl ObjectId {
+    /// Its generation.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What is known of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjectInfo {

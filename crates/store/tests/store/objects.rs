@@ -16,7 +16,11 @@ fn options() -> Options {
 }
 
 fn open<V: Vsic>(disk: &mut Disk<V>) -> Result<(Objects, usize), StoreError> {
-    let mut objects = Objects::open(AREA, options(), disk)?;
+    open_with(disk, options())
+}
+
+fn open_with<V: Vsic>(disk: &mut Disk<V>, options: Options) -> Result<(Objects, usize), StoreError> {
+    let mut objects = Objects::open(AREA, options, disk)?;
     loop {
         if let Some(event) = objects.next(disk) {
             match event {
@@ -307,6 +311,26 @@ fn an_object_that_is_held_keeps_its_room() {
     store(&mut objects, &mut disk, b"next", &bytes);
     store(&mut objects, &mut disk, b"empty", b"");
     assert_eq!(read_all(&mut objects, &mut disk, b"empty"), Ok(Vec::new()));
+    assert_eq!(buffers_in_use(), 0);
+}
+
+#[test]
+fn objects_that_are_opened_to_be_read_are_read_and_not_changed() {
+    let media = Media::new(AREA_BYTES / 512, 512);
+    let mut disk = Disk::new(sim(&media, None));
+    let (mut objects, _) = open(&mut disk).expect("an empty disk");
+    let bytes = contents(b"film", 100_000, 1);
+    store(&mut objects, &mut disk, b"film", &bytes);
+    drop((objects, disk));
+    let mut disk = Disk::new(sim(&media, None));
+    let (mut objects, count) = open_with(&mut disk, Options::default().read_only()).expect("a store");
+    assert_eq!((count, objects.identity()), (1, [8; 16]));
+    assert_eq!(read_all(&mut objects, &mut disk, b"film"), Ok(bytes));
+    assert_eq!(objects.create(b"next", 1), Err(StoreError::NotReady));
+    assert_eq!(objects.remove(b"film", &mut disk), Err(StoreError::NotReady));
+    let mut heard = Vec::new();
+    while turn(&mut objects, &mut disk, &mut heard) {}
+    assert!(heard.is_empty(), "{heard:?}");
     assert_eq!(buffers_in_use(), 0);
 }
 

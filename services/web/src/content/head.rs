@@ -27,9 +27,6 @@ pub const fn connection_text(close: bool) -> &'static [u8; CONNECTION_LENGTH] {
     if close { b"     close" } else { b"keep-alive" }
 }
 
-/// The field that tells browsers to ask by HTTPS alone (RFC 6797).
-pub const STRICT_TRANSPORT: &str = "Strict-Transport-Security";
-
 /// What is said about a file in every response that concerns it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Representation {
@@ -45,8 +42,8 @@ pub struct Representation {
     pub varies: bool,
     /// Cache-Control, if any.
     pub cache_control: Option<String>,
-    /// See [`STRICT_TRANSPORT`]. It is said in the heads that are prepared; all others have it anyway.
-    pub strict_transport: Option<String>,
+    /// Fields of every response, each with its line's end. They are said in the heads that are prepared; all others have them anyway.
+    pub common: String,
 }
 
 impl Representation {
@@ -87,9 +84,7 @@ pub fn prepared_head(representation: &Representation, length: u64) -> Vec<u8> {
     field(&mut head, "Content-Type", representation.media_type);
     field(&mut head, "Content-Length", length);
     representation.write_fields(&mut head);
-    if let Some(value) = &representation.strict_transport {
-        field(&mut head, STRICT_TRANSPORT, value);
-    }
+    head.extend_from_slice(representation.common.as_bytes());
     head.extend_from_slice(b"\r\n");
     head
 }
@@ -120,6 +115,13 @@ impl ResponseHead {
     #[must_use]
     pub fn field(mut self, name: &str, value: impl std::fmt::Display) -> ResponseHead {
         field(&mut self.bytes, name, value);
+        self
+    }
+
+    /// Adds whole lines.
+    #[must_use]
+    pub fn lines(mut self, lines: &str) -> ResponseHead {
+        self.bytes.extend_from_slice(lines.as_bytes());
         self
     }
 
@@ -168,7 +170,7 @@ mod tests {
             coding: Some("br"),
             varies: true,
             cache_control: Some("no-cache".into()),
-            strict_transport: Some("max-age=60".into()),
+            common: "Strict-Transport-Security: max-age=60\r\n".into(),
         };
         let mut head = prepared_head(&representation, 5);
         assert_eq!(DATE_OFFSET % 2, 0);

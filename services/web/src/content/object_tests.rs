@@ -26,7 +26,7 @@ fn object(body: &[u8], payload_bytes: usize, memory: &Rc<DeviceMemory>) -> Objec
         coding: None,
         varies: false,
         cache_control: None,
-        strict_transport: None,
+        common: String::new(),
     };
     let mut master = prepared_head(&representation, body.len() as u64);
     let head_length = master.len();

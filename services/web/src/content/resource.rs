@@ -1,8 +1,10 @@
 //! Files below a document root, found and read on a reader thread, held on the service's.
 
 use super::head::{Representation, prepared_head};
+use super::library::FlatObject;
 use super::object::{DeviceMemory, Object, PreparedBytes};
 use crate::http::encoding::Coding;
+use bytes::Bytes;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::cell::Cell;
@@ -124,8 +126,8 @@ pub struct LookupRules {
     pub payload_bytes: usize,
     /// Cache-Control.
     pub cache_control: Option<String>,
-    /// Strict-Transport-Security, if any.
-    pub strict_transport: Option<String>,
+    /// See [`Representation::common`].
+    pub common: String,
 }
 
 /// What a look-up found; made on a reader thread.
@@ -222,7 +224,7 @@ fn read(
             coding: (coding != Coding::Identity).then(|| coding.name()),
             varies,
             cache_control: rules.cache_control.clone(),
-            strict_transport: rules.strict_transport.clone(),
+            common: rules.common.clone(),
         };
         if identity.size > rules.object_bytes_max {
             return Ok(FoundVariant { path: full, identity, representation, content: FoundContent::Opened(file) });
@@ -271,11 +273,12 @@ pub enum Target {
     File([Option<Variant>; 3]),
 }
 
-/// One variant of a file, held.
+/// One variant of a file, held; or an object of a library.
 #[derive(Debug)]
 pub struct Variant {
-    path: PathBuf,
-    identity: FileIdentity,
+    /// The file, and its state when it was read.
+    file: Option<(PathBuf, FileIdentity)>,
+    size: u64,
     /// Its description.
     pub representation: Representation,
     /// Its bytes.
@@ -283,9 +286,21 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Bytes in the file.
+    /// Of a library, which has no files.
+    pub fn of_library(representation: Representation, content: Content, size: u64) -> Variant {
+        Variant { file: None, size, representation, content }
+    }
+
+    /// Bytes of it.
     pub fn size(&self) -> u64 {
-        self.identity.size
+        self.size
+    }
+
+    /// Whether the file is still what was read.
+    fn is_fresh(&self) -> bool {
+        self.file.as_ref().is_none_or(|(path, identity)| {
+            std::fs::metadata(path).is_ok_and(|metadata| FileIdentity::of(&metadata) == *identity)
+        })
     }
 }
 
@@ -296,6 +311,10 @@ pub enum Content {
     Object(Rc<Object>),
     /// On disk: streamed.
     File(Arc<File>),
+    /// On a storage area: read piece by piece.
+    Flat(FlatObject),
+    /// In memory, for answers that are too few to be prepared.
+    Page(Bytes),
 }
 
 /// A path's content as the service holds it.
@@ -338,12 +357,9 @@ impl Resource {
                             Content::File(Arc::new(file))
                         }
                     };
-                    Variant {
-                        path: found.path,
-                        identity: found.identity,
-                        representation: found.representation,
-                        content,
-                    }
+                    let size = found.identity.size;
+                    let file = Some((found.path, found.identity));
+                    Variant { file, size, representation: found.representation, content }
                 })
             })),
         };
@@ -357,17 +373,16 @@ impl Resource {
             return true;
         }
         let Target::File(variants) = &self.target else { return false };
-        let same = |path: &Path, identity: &FileIdentity| {
-            std::fs::metadata(path).is_ok_and(|metadata| FileIdentity::of(&metadata) == *identity)
-        };
         let fresh = !check_files
             || variants.iter().zip(Coding::ALL).all(|(variant, coding)| match (variant, &variants[0]) {
-                (Some(variant), _) => same(&variant.path, &variant.identity),
+                (Some(variant), _) => variant.is_fresh(),
                 // A compressed variant that has appeared since.
                 (None, Some(identity)) => {
-                    let mut name = identity.path.clone().into_os_string();
-                    name.push(coding.suffix());
-                    !Path::new(&name).exists()
+                    identity.file.as_ref().is_none_or(|(path, _)| {
+                        let mut name = path.clone().into_os_string();
+                        name.push(coding.suffix());
+                        !Path::new(&name).exists()
+                    })
                 }
                 (None, None) => true,
             });

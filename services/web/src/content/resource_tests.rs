@@ -7,7 +7,7 @@ fn rules() -> LookupRules {
         object_bytes_max: 100,
         payload_bytes: 1448,
         cache_control: None,
-        strict_transport: None,
+        common: String::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the service keeps per connection: little while it is idle, the rest in a box only when needed.
 
+use super::flat_range::FlatRange;
 use crate::content::Object;
 use qanat::stack::PeerCounts;
 use qanat::{Bytes, Chunk, ConnectionId};
@@ -41,7 +42,7 @@ pub enum Phase {
 }
 
 /// Bytes of a response not yet handed to the stack.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Piece {
     /// Lent memory.
     Bytes(Bytes),
@@ -67,6 +68,8 @@ pub enum Piece {
         /// A reader is at the next window.
         reading: bool,
     },
+    /// A range of a library's object, read as the peer takes it.
+    Flat(FlatRange),
 }
 
 impl Piece {
@@ -75,6 +78,7 @@ impl Piece {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Object { length, .. } | Piece::File { length, .. } => *length,
+            Piece::Flat(range) => range.length(),
         }
     }
 }
@@ -131,7 +135,9 @@ pub struct Connection {
     pub peer_closed: bool,
     /// Bytes of empty lines before the next request.
     pub blank_bytes: u8,
-    /// Some of what is not acknowledged lies in windows of large files.
+    /// Pieces of a library that are counted as its peer's.
+    pub pieces: u32,
+    /// Some of what is not acknowledged lies in windows of large files, or in pieces of a library.
     pub holds_windows: bool,
     /// It came to the port where all is told to ask by HTTPS.
     pub is_redirected: bool,
@@ -179,6 +185,7 @@ impl Connection {
         phase: Phase::Free,
         peer_closed: false,
         blank_bytes: 0,
+        pieces: 0,
         holds_windows: false,
         is_redirected: false,
         is_stream: false,

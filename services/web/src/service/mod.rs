@@ -1,6 +1,9 @@
 //! The service: events in, commands out. Never blocks; what blocks is done by [`Readers`].
 
 mod connection;
+mod desk;
+mod flat;
+mod flat_range;
 mod input;
 mod layers;
 mod output;
@@ -8,6 +11,8 @@ mod respond;
 mod secure;
 mod tick;
 
+#[cfg(test)]
+mod flat_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -18,13 +23,14 @@ use crate::config::{CopyMode, WebConfig, WebError};
 use crate::content::object::PAYLOAD_BYTES_MIN;
 use crate::content::resource::{Found, LookupRules, look_up};
 use crate::content::window::WindowPool;
-use crate::content::{DeviceMemory, Resource, ResourceKey, Root, Store};
+use crate::content::{DeviceMemory, Library, Resource, ResourceKey, Root, Store};
 use crate::figures::Figures;
 use crate::http::date::DateCache;
 use crate::http::parse::ParseLimits;
 use crate::http::target;
 use crate::readers::{Done, Job, Readers};
 use connection::{Connections, Phase};
+use desk::Desk;
 use layers::Layers;
 use qanat::{
     CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Setting,
@@ -111,6 +117,8 @@ pub struct WebService {
     windows: WindowPool,
     windows_scarce: bool,
     window_queue: VecDeque<ConnectionId>,
+    /// Content of a storage area; `None`: it is all in files.
+    desk: Option<Desk>,
     dates: DateCache,
     wall_clock: (Time, u64),
     log: Option<AccessLog>,
@@ -132,13 +140,7 @@ impl WebService {
     ///
     /// # Errors
     /// [`WebError`], which names the place and the remedy.
-    pub fn new(mut config: WebConfig) -> Result<WebService, WebError> {
-        check(&config)?;
-        let layers = Layers::new(&config)?;
-        if layers.is_some() {
-            // What is sent is sealed for each connection: no frame of it serves another.
-            config.copy_mode = CopyMode::PerSend;
-        }
+    pub fn new(config: WebConfig) -> Result<WebService, WebError> {
         let mut root_paths = vec![config.root.clone()];
         let mut sites = HashMap::new();
         for site in &config.sites {
@@ -146,6 +148,35 @@ impl WebService {
                 sites.insert(target::host_name(host.as_bytes()), root_paths.len());
             }
             root_paths.push(site.root.clone());
+        }
+        WebService::build(config, root_paths, sites, None)
+    }
+
+    /// The same, with the content of a library instead of files. `pieces_max`: its pieces that are in memory at once, those on their way
+    /// from the disk and to peers. The area has as many buffers, and some for the library.
+    ///
+    /// # Errors
+    /// As [`new`](WebService::new).
+    pub fn of_library(
+        config: WebConfig,
+        library: Box<dyn Library>,
+        pieces_max: usize,
+    ) -> Result<WebService, WebError> {
+        let desk = Desk::new(library, pieces_max);
+        WebService::build(WebConfig { copy_mode: CopyMode::PerSend, ..config }, Vec::new(), HashMap::new(), Some(desk))
+    }
+
+    fn build(
+        mut config: WebConfig,
+        root_paths: Vec<PathBuf>,
+        sites: HashMap<String, usize>,
+        desk: Option<Desk>,
+    ) -> Result<WebService, WebError> {
+        check(&config)?;
+        let layers = Layers::new(&config)?;
+        if layers.is_some() {
+            // What is sent is sealed for each connection: no frame of it serves another.
+            config.copy_mode = CopyMode::PerSend;
         }
         let open = |path: &PathBuf| {
             Root::open(path).map(Arc::new).map_err(|error| WebError::Root { path: path.clone(), error })
@@ -176,6 +207,7 @@ impl WebService {
             windows: WindowPool::new(config.window_bytes, config.windows_max),
             windows_scarce: false,
             window_queue: VecDeque::new(),
+            desk,
             dates: DateCache::new(),
             wall_clock: (Time::ZERO, 0),
             log,
@@ -211,6 +243,10 @@ impl WebService {
         figures.cached_objects = self.store.count() as u64;
         figures.evictions = self.store.evictions();
         figures.windows_in_use = self.windows.in_use() as u64;
+        if let Some(desk) = &self.desk {
+            figures.streams = desk.streams() as u64;
+            figures.windows_in_use = desk.held_count() as u64;
+        }
         if let Some(memory) = &self.memory {
             figures.ready_frames = memory.frames.get();
             figures.ready_hits = memory.hits.get();
@@ -259,7 +295,7 @@ impl WebService {
             object_bytes_max: self.config.object_bytes_max.min(self.config.memory_bytes_max as u64 / 4),
             payload_bytes,
             cache_control: self.config.cache_control.clone(),
-            strict_transport: self.strict_transport(),
+            common: self.common_fields(false),
         };
         if self.config.preload {
             self.preload(&rules, context.now());
@@ -354,6 +390,7 @@ impl WebService {
             Event::Accepted { connection, listener, peer } => self.on_accepted(connection, listener, peer, context),
             Event::PeerClosed { connection } => self.on_peer_closed(connection, context),
             Event::Closed { connection, why } => {
+                self.forget_pieces(connection);
                 self.connections.remove(connection);
                 self.figures.connections_broken += u64::from(why != CloseReason::Finished);
             }
@@ -437,23 +474,39 @@ fn check(config: &WebConfig) -> Result<(), WebError> {
     if config.index.is_empty() || config.index.contains('/') {
         return wrong("index", "a file's name without a slash, such as index.html");
     }
-    if config.cache_control.as_ref().is_some_and(|value| !value.bytes().all(|byte| (0x20..0x7f).contains(&byte))) {
+    let is_line = |value: &String| value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if !config.cache_control.iter().all(is_line) {
         return wrong("cache_control", "printable ASCII on one line, such as max-age=3600");
+    }
+    if !config.allow_origin.iter().all(is_line) {
+        return wrong("allow_origin", "printable ASCII on one line: * or an origin, such as https://films.example");
     }
     Ok(())
 }
 
 impl Service for WebService {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        if let Some(desk) = &mut self.desk {
+            desk.open(context).map_err(StartError::of)?;
+        }
         self.start_over(context).map_err(StartError::of)
     }
 
     #[inline]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        let event = match &mut self.desk {
+            None => Some(event),
+            Some(desk) => desk.handle(event, context),
+        };
+        let Some(event) = event else { return };
         match self.layers.take() {
             None => self.on_event(event, context),
             Some(layers) => self.handle_over(layers, event, context),
         }
+    }
+
+    fn turn_ended(&mut self, context: &mut Context<'_>) {
+        self.turn_library(context);
     }
 
     fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {

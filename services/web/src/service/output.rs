@@ -17,8 +17,8 @@ fn try_send<C: Commands>(id: ConnectionId, piece: &Piece, context: &mut C) -> Re
         Piece::Object { object, stamp, offset, length } => {
             context.send_prepared(id, Rc::clone(object) as Rc<dyn qanat::Source>, *stamp, *offset, *length)
         }
-        // Goes by windows.
-        Piece::File { .. } => Err(CommandError::Full),
+        // Go by windows, and piece by piece.
+        Piece::File { .. } | Piece::Flat(_) => Err(CommandError::Full),
     }
 }
 
@@ -39,7 +39,7 @@ impl WebService {
             Ok(()) => connection.unacknowledged += length,
             Err(CommandError::Full) => {
                 connection.extra().output.push_back(piece);
-                if matches!(connection.extra().output.front(), Some(Piece::File { .. })) {
+                if matches!(connection.extra().output.front(), Some(Piece::File { .. } | Piece::Flat(_))) {
                     self.pump(id, context);
                 }
             }
@@ -48,7 +48,7 @@ impl WebService {
     }
 
     /// The stack refused: the connection is past use.
-    fn give_up<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
+    pub(super) fn give_up<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
         self.figures.commands_refused += 1;
         self.abort(id, context);
     }
@@ -61,6 +61,7 @@ impl WebService {
             // Refused only if the connection is gone already: then `Closed` is on its way.
             let _ = context.abort(id);
         }
+        self.settle_pieces(id);
     }
 
     pub(super) fn close<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
@@ -104,6 +105,13 @@ impl WebService {
             let Some(connection) = self.connections.get(id) else { return };
             let unacknowledged = connection.unacknowledged;
             let Some(extra) = connection.extra.as_mut() else { return };
+            if matches!(extra.output.front(), Some(Piece::Flat(_))) {
+                if !self.pump_flat(id, context) {
+                    return;
+                }
+                self.pop_output(id);
+                continue;
+            }
             let Some(piece) = extra.output.front_mut() else { break };
             match piece {
                 Piece::File { length: 0, .. } => {}
@@ -151,6 +159,12 @@ impl WebService {
         }
     }
 
+    fn pop_output(&mut self, id: ConnectionId) {
+        if let Some(extra) = self.connections.get(id).and_then(|connection| connection.extra.as_mut()) {
+            extra.output.pop_front();
+        }
+    }
+
     /// Goes on with whatever the connection waits for.
     pub(super) fn advance<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
         self.pump(id, context);
@@ -167,11 +181,21 @@ impl WebService {
         if !matches!(connection.phase, Phase::Head | Phase::Lingering) {
             connection.since_ms = now_ms;
         }
-        if connection.extra.is_some() {
+        let is_waiting = connection.extra.is_some();
+        self.settle_pieces(id);
+        if is_waiting {
             self.advance(id, context);
         }
         if !self.window_queue.is_empty() {
             self.serve_window_queue(QUEUED_LOOKED_AT, context);
+        }
+    }
+
+    /// Whether there is memory for another window or piece.
+    fn has_any_window(&self) -> bool {
+        match &self.desk {
+            Some(desk) => desk.has_any(),
+            None => self.windows.in_use() < self.config.windows_max,
         }
     }
 
@@ -180,13 +204,18 @@ impl WebService {
     pub(super) fn serve_window_queue<C: Commands>(&mut self, most: usize, context: &mut C) {
         let mut index = 0;
         for _ in 0..self.window_queue.len().min(most) {
-            if self.windows.in_use() >= self.config.windows_max {
+            if !self.has_any_window() {
                 return;
             }
             let Some(id) = self.window_queue.get(index).copied() else { return };
             let waiting = self.connections.get(id).filter(|connection| connection.extra.is_some());
             if let Some(connection) = waiting {
-                if !self.windows.has_room(connection.peer.ip().into()) {
+                let peer = connection.peer.ip().into();
+                let has_room = match &self.desk {
+                    Some(desk) => desk.has_room(peer),
+                    None => self.windows.has_room(peer),
+                };
+                if !has_room {
                     index += 1;
                     continue;
                 }

@@ -2,7 +2,7 @@
 
 use super::connection::Piece;
 use super::{Commands, Phase, Waiters, WebService, milliseconds};
-use crate::content::head::{STRICT_TRANSPORT, error_page};
+use crate::content::head::error_page;
 use crate::content::{Content, Resource, ResourceKey, ResponseHead, Stamp, Target, Variant};
 use crate::http::condition::{self, Validators, Verdict};
 use crate::http::encoding::{Coding, choose, qualities};
@@ -21,7 +21,7 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'a, 'h, 'b> {
     id: ConnectionId,
-    request: &'a Request<'h, 'b>,
+    pub(super) request: &'a Request<'h, 'b>,
     keep: bool,
     seconds: u64,
 }
@@ -41,6 +41,7 @@ impl WebService {
             return self.answer_with_https(exchange, context);
         }
         match request.method {
+            Method::Get | Method::Head if self.desk.is_some() => self.on_get_flat(exchange, context),
             Method::Get | Method::Head => self.on_get(exchange, head, context),
             Method::Options => self.options(exchange, context),
             Method::NotAllowed => self.refuse(exchange, 405, "This server only reads: GET, HEAD and OPTIONS.", context),
@@ -199,6 +200,16 @@ impl WebService {
             other => other,
         };
         let Some(variant) = variant else { return self.missing(exchange, 404, context) };
+        self.serve_variant(exchange, variant, context);
+    }
+
+    pub(super) fn serve_variant<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        variant: &Variant,
+        context: &mut C,
+    ) {
+        let request = exchange.request;
         if request.flags & (flag::CONDITION | flag::RANGE) == 0 {
             return self.whole(exchange, variant, context);
         }
@@ -216,7 +227,7 @@ impl WebService {
                 self.send(exchange.id, piece, context);
                 length - object.head_length()
             }
-            Content::File(_) => {
+            Content::File(_) | Content::Flat(_) | Content::Page(_) => {
                 let head = self
                     .head(200, exchange)
                     .field("Content-Type", variant.representation.media_type)
@@ -250,6 +261,8 @@ impl WebService {
                 Piece::Object { object: Rc::clone(object), stamp, offset: object.head_length() + first, length }
             }
             Content::File(file) => Piece::File { file: Arc::clone(file), offset: first, length, reading: false },
+            Content::Flat(object) => return self.send_flat(exchange.id, *object, (first, length), context),
+            Content::Page(bytes) => Piece::Bytes(bytes.slice(first as usize..end as usize)),
         };
         self.send(exchange.id, piece, context);
     }
@@ -358,12 +371,8 @@ impl WebService {
 
     /// With the fields of every response on this connection.
     fn any_head(&mut self, id: ConnectionId, status: u16, seconds: u64, close: bool) -> ResponseHead {
-        let head = ResponseHead::new(status, &self.dates.text(seconds), close);
-        // Not in plain text, where anybody could have said it (RFC 6797, 7.2).
-        match self.strict_transport().filter(|_| !self.is_redirected(id)) {
-            Some(value) => head.field(STRICT_TRANSPORT, value),
-            None => head,
-        }
+        let is_redirected = self.is_redirected(id);
+        ResponseHead::new(status, &self.dates.text(seconds), close).lines(&self.common_fields(is_redirected))
     }
 
     /// Tells where to ask by HTTPS.
@@ -385,11 +394,19 @@ impl WebService {
     }
 
     fn options<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
-        let head = self.head(204, exchange).field("Allow", ALLOW).finish(b"");
+        let mut head = self.head(204, exchange).field("Allow", ALLOW);
+        if self.config.allow_origin.is_some() {
+            // What a page of another origin asks first (Fetch, 4.9).
+            head = head
+                .field("Access-Control-Allow-Methods", ALLOW)
+                .field("Access-Control-Allow-Headers", "*, Range")
+                .field("Access-Control-Max-Age", 86_400);
+        }
+        let head = head.finish(b"");
         self.short(exchange, 204, head, context);
     }
 
-    fn redirect<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, path: &[u8], context: &mut C) {
+    pub(super) fn redirect<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, path: &[u8], context: &mut C) {
         let (_, query) = target::split_query(exchange.request.path_and_query);
         let mut location = target::encode(path);
         location.push('/');
@@ -406,7 +423,7 @@ impl WebService {
         self.short(exchange, 301, head, context);
     }
 
-    fn missing<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, context: &mut C) {
+    pub(super) fn missing<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, context: &mut C) {
         let why = match status {
             404 => "There is nothing at this address.",
             403 => "This may not be read.",
@@ -416,7 +433,7 @@ impl WebService {
     }
 
     /// An error page for a request that was understood: the connection stays as the client wishes.
-    fn refuse<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, why: &str, context: &mut C) {
+    pub(super) fn refuse<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, why: &str, context: &mut C) {
         let page = error_page(status, why);
         let body = if exchange.request.method == Method::Head { "" } else { &page };
         let mut head = self.head(status, exchange);

@@ -8,6 +8,7 @@
 //! is a connection with one request; the connection it is on is known to the service only so that it counts, and ends when it is not used.
 
 use super::connection::Phase;
+use super::desk::Arrived;
 use super::layers::Layers;
 use super::{Commands, WebError, WebService, milliseconds};
 use qanat::{ConnectionId, Event};
@@ -30,6 +31,14 @@ impl WebService {
     /// As `on_event`, over these layers.
     pub(super) fn handle_over<C: Commands>(&mut self, mut layers: Box<Layers>, event: Event, below: &mut C) {
         layers.tls.take(event);
+        self.go_on(layers, below);
+    }
+
+    /// As `on_arrived`, over the layers if there are any.
+    pub(super) fn arrived_over<C: Commands>(&mut self, arrived: Arrived, below: &mut C) {
+        let Some(mut layers) = self.layers.take() else { return self.on_arrived(arrived, below) };
+        let Layers { tls, http2 } = &mut *layers;
+        self.on_arrived(arrived, &mut http2.over(&mut tls.over(below)));
         self.go_on(layers, below);
     }
 
@@ -95,10 +104,14 @@ impl WebService {
         }
     }
 
-    /// What browsers are told about asking by HTTPS alone.
-    pub(super) fn strict_transport(&self) -> Option<String> {
+    /// Fields of every response. In plain text, nobody is told to ask by HTTPS alone: anybody could have said it (RFC 6797, 7.2).
+    pub(super) fn common_fields(&self, is_redirected: bool) -> String {
         let seconds = self.config.https.as_ref().map_or(0, |https| https.hsts_seconds);
-        (seconds > 0).then(|| format!("max-age={seconds}"))
+        let strict = (seconds > 0 && !is_redirected).then(|| format!("Strict-Transport-Security: max-age={seconds}\r\n"));
+        let origin = self.config.allow_origin.as_ref().map(|origin| {
+            format!("Access-Control-Allow-Origin: {origin}\r\nAccess-Control-Expose-Headers: Content-Length, Content-Range, Date\r\n")
+        });
+        strict.into_iter().chain(origin).collect()
     }
 
     /// The address by HTTPS of what was asked for; `None`: the request names no host.

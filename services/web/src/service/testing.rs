@@ -166,12 +166,16 @@ impl Bench {
         let mut config = WebConfig::new(root);
         config.wall_clock = WallClock::FromZero(START_SECONDS);
         change(&mut config);
+        Bench::of(WebService::new(config).unwrap())
+    }
+
+    /// Over this service, which starts.
+    pub fn of(mut service: WebService) -> Bench {
         let region = Region::new(1024, 2048).unwrap();
         let mut stack = Double::new(Time::ZERO, region.pool(256).unwrap());
         stack.pieces_max = 64;
         let receive = region.pool(256).unwrap();
         let peer = Peer { streams: HashMap::new(), random: 88_172_645_463_325_252 };
-        let mut service = WebService::new(config).unwrap();
         service.on_start(&mut stack).unwrap();
         Bench { service, stack, peer, receive, next: 0 }
     }
@@ -218,6 +222,11 @@ impl Bench {
             assert!(Instant::now() < deadline, "stuck");
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    /// The peer reads all that was sent; how many bytes.
+    pub fn transmit(&mut self, id: ConnectionId) -> u64 {
+        if self.stack.connections.contains_key(&id) { self.peer.transmit(&mut self.stack, id) } else { 0 }
     }
 
     pub fn is_busy(&mut self, id: ConnectionId) -> bool {

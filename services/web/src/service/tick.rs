@@ -56,7 +56,10 @@ impl WebService {
             log.flush();
         }
         self.take_done(context);
-        self.windows_scarce = self.windows.in_use() * 2 > self.config.windows_max;
+        self.windows_scarce = match &self.desk {
+            Some(desk) => desk.is_scarce(),
+            None => self.windows.in_use() * 2 > self.config.windows_max,
+        };
         self.serve_window_queue(usize::MAX, context);
         self.sweep(context);
         if let Some(memory) = &self.memory

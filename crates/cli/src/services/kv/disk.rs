@@ -1,16 +1,14 @@
-//! The disk of a store: opened for its service, or for a command that works on it while the service is stopped.
+//! The disk of a store, for commands that work on it while the service is stopped.
 
-use crate::daemon::DaemonArguments;
-use crate::disk::{DiskPlace, PlaceArguments, area_name, daemon_area, own_area};
+use crate::disk::area_name;
+use crate::services::area;
 use clap::Args;
-use qanat::disk::{AreaName, DiskOptions};
-use qanat::{AreaBuffers, Storage, StorageArea};
-use qanat_control::protocol::AreaPath;
-use qanat_nic::Region;
-use std::path::{Path, PathBuf};
+use qanat::disk::AreaName;
+use qanat::{AreaBuffers, Storage};
+use std::path::PathBuf;
 
 /// Buffers of the log, each as large as a frame of it.
-const BUFFERS: AreaBuffers = AreaBuffers { count: 64, bytes: 64 << 10 };
+pub const BUFFERS: AreaBuffers = AreaBuffers { count: 64, bytes: 64 << 10 };
 
 /// Which store.
 #[derive(Args)]
@@ -26,35 +24,7 @@ pub struct DiskArguments {
     pub json: bool,
 }
 
-/// Opens the area. `made`: the size of a file that is made if there is none; without it nothing is made or changed.
-pub fn open(disk: &Path, area: &AreaName, made: Option<u64>) -> Result<Storage, String> {
-    let place = PlaceArguments { on: disk.to_owned(), json: false, daemon: DaemonArguments::default() };
-    let mut storage = Storage::default();
-    if let DiskPlace::Daemon(_, name) = place.find() {
-        let path = AreaPath { disk: name, area: area.to_string() };
-        storage.add(daemon_area::open(&place.daemon, path, BUFFERS)?);
-        return Ok(storage);
-    }
-    let AreaBuffers { count, bytes } = BUFFERS;
-    let region = Region::new(count, bytes).map_err(|error| format!("memory for buffers: {error}"))?;
-    let pool = region.pool(count).ok_or("no buffers")?;
-    let options = DiskOptions { depth: count, ..DiskOptions::default() };
-    let regions = std::slice::from_ref(&region);
-    storage.add(match made {
-        Some(size) => StorageArea::new(Box::new(own_area::open(disk, area, size, options, regions)?), pool),
-        None if !disk.exists() => {
-            return Err(format!(
-                "{}: there is no such file; --disk is what `qanat kv` was started with",
-                disk.display()
-            ));
-        }
-        None => StorageArea::new(Box::new(place.open_area(area, options, regions)?), pool),
-    });
-    Ok(storage)
-}
-
-/// The same, for a command that needs the service to be stopped.
+/// Opens it. `made`: the size of a file that is made if there is none; without it nothing is made or changed.
 pub fn open_stopped(arguments: &DiskArguments, made: Option<u64>) -> Result<Storage, String> {
-    let hint = "; the service has to be stopped first, if it runs";
-    open(&arguments.disk, &arguments.area, made).map_err(|error| format!("{error}{hint}"))
+    area::open_stopped(&arguments.disk, &arguments.area, made, BUFFERS)
 }

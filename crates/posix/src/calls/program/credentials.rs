@@ -184,6 +184,7 @@ unsafe extern "C" fn begin_alone(begin: *mut c_void) -> c_int {
     // SAFETY: `begin` is a [`Begin`]: this function's condition. The child has a copy of it.
     let Begin { function, argument } = unsafe { begin.cast::<Begin>().read() };
     crate::sys::local::forked();
+    crate::sys::this_process::finish::note_process();
     crate::sys::this_process::departure::leave_for_good();
     function(argument)
 }

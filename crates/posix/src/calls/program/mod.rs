@@ -2,6 +2,7 @@
 
 pub(super) mod credentials;
 pub(super) mod exec;
+mod finish;
 mod fork;
 pub(super) mod hand_over;
 mod spawn;

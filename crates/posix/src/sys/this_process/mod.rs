@@ -2,6 +2,7 @@
 
 pub(crate) mod class;
 pub(crate) mod departure;
+pub(crate) mod finish;
 pub(crate) mod identity;
 pub(crate) mod own_process;
 pub(crate) mod program;

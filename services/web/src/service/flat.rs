@@ -1,0 +1,179 @@
+//! Content of a library, as Atlas sends it (thesis, chapter 4): no cache and no socket buffer.
+//!
+//! ```text
+//!  Acked ──► room for 10 segments? ──► read of a piece ──► Read ──► (sealed) ──► sent ──► Acked …
+//! ```
+//! What an acknowledgement frees is read from the disk then, and sent when it has come. So a connection holds what its window has, and
+//! nothing more. What was sent lies in memory until it is acknowledged, as everything that is given to the stack.
+
+use super::connection::Piece;
+use super::desk::{Arrived, Desk, LibraryState};
+use super::flat_range::FlatRange;
+use super::respond::Exchange;
+use super::{Commands, WebService};
+use crate::content::{FlatObject, Shelf};
+use crate::http::target::{self, TargetError};
+use qanat::{CommandError, ConnectionId, StorageCommands};
+
+/// Less room than that is not worth a read, if something is on its way already: ten full segments.
+const READ_BYTES_MIN: i64 = 10 * 1_448;
+/// Bytes that are sent ahead of what is acknowledged where the room is not known (in the split placement).
+const AHEAD_BYTES: u64 = 256 * 1024;
+
+impl WebService {
+    /// Answers from the library.
+    pub(super) fn on_get_flat<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
+        let (path, _) = target::split_query(exchange.request.path_and_query);
+        let path = match target::resolve(path, false) {
+            Ok(path) => path,
+            Err(TargetError::Malformed) => return self.refuse(exchange, 400, "This is no path.", context),
+            Err(TargetError::NotFound) => return self.missing(exchange, 404, context),
+        };
+        let Some(desk) = &mut self.desk else { return };
+        match desk.state() {
+            LibraryState::Open => {}
+            LibraryState::Opening => return self.refuse(exchange, 503, "The library is being opened.", context),
+            LibraryState::Failed => return self.refuse(exchange, 503, "The library can't be read.", context),
+        }
+        match desk.find(&path) {
+            Shelf::Holds(variant) => self.serve_variant(exchange, &variant, context),
+            Shelf::Directory => self.redirect(exchange, &path, context),
+            Shelf::Empty => self.missing(exchange, 404, context),
+        }
+    }
+
+    /// Sends a range of an object.
+    pub(super) fn send_flat<C: Commands>(
+        &mut self,
+        id: ConnectionId,
+        object: FlatObject,
+        (first, length): (u64, u64),
+        context: &mut C,
+    ) {
+        match self.desk.as_mut().and_then(|desk| desk.hold(object)) {
+            Some(hold) => self.send(id, Piece::Flat(FlatRange::new(hold, first, length)), context),
+            None => {
+                self.figures.stream_errors += 1;
+                self.abort(id, context);
+            }
+        }
+    }
+
+    /// Sends what has come of the range that is first in the output, and asks for more. Whether the range is sent.
+    pub(super) fn pump_flat<C: Commands>(&mut self, id: ConnectionId, context: &mut C) -> bool {
+        loop {
+            let Some(connection) = self.connections.get(id) else { return false };
+            let Some(Piece::Flat(range)) = connection.extra.as_mut().and_then(|extra| extra.output.front_mut()) else {
+                return false;
+            };
+            let Some(block) = range.take() else { break };
+            match context.send_block(id, block.clone()) {
+                Ok(()) => {
+                    connection.unacknowledged += block.bytes().len() as u64;
+                    connection.holds_windows = true;
+                }
+                Err(CommandError::Full) => {
+                    range.put_back(block);
+                    return false;
+                }
+                Err(_) => {
+                    self.give_up(id, context);
+                    return false;
+                }
+            }
+        }
+        self.ask_for_pieces(id, context)
+    }
+
+    /// Asks for as many pieces as there is room for. Whether all are sent.
+    fn ask_for_pieces<C: Commands>(&mut self, id: ConnectionId, context: &mut C) -> bool {
+        let (Some(connection), Some(desk)) = (self.connections.get(id), &mut self.desk) else { return false };
+        let (peer, unacknowledged) = (connection.peer.ip().into(), connection.unacknowledged);
+        let Some(extra) = connection.extra.as_mut() else { return false };
+        let Some(Piece::Flat(range)) = extra.output.front_mut() else { return false };
+        if range.length() == 0 {
+            return true;
+        }
+        let asked = range.asked_bytes();
+        let room = context.send_room(id).unwrap_or(AHEAD_BYTES as i64 - unacknowledged as i64);
+        // If nothing is on its way, nothing would ask again.
+        let mut is_needed = unacknowledged == 0 && asked == 0;
+        let mut left = room - asked as i64;
+        while is_needed || left >= READ_BYTES_MIN {
+            let before = range.asked_bytes();
+            let Some(piece) = range.next_piece() else { break };
+            if !desk.has_room(peer) {
+                self.figures.window_share_waits += u64::from(desk.has_any());
+                if !std::mem::replace(&mut extra.queued_for_window, true) {
+                    self.window_queue.push_back(id);
+                }
+                break;
+            }
+            desk.ask(id, range.object(), piece);
+            desk.took(peer);
+            connection.pieces += 1;
+            range.asked();
+            left -= (range.asked_bytes() - before) as i64;
+            is_needed = false;
+        }
+        false
+    }
+
+    /// What a connection does not need any more of the pieces it had goes to others.
+    pub(super) fn settle_pieces(&mut self, id: ConnectionId) {
+        let (Some(connection), Some(desk)) = (self.connections.get(id), &mut self.desk) else { return };
+        let asked = match connection.extra.as_ref().and_then(|extra| extra.output.front()) {
+            Some(Piece::Flat(range)) => range.asked_bytes(),
+            _ => 0,
+        };
+        let needed = (connection.unacknowledged + asked).div_ceil(crate::content::PIECE_BYTES);
+        // The ends of ranges are shorter than pieces, so it may need more than it has.
+        let spare = u64::from(connection.pieces).saturating_sub(needed) as u32;
+        connection.pieces -= spare;
+        desk.gave_back(connection.peer.ip().into(), spare);
+    }
+
+    /// A connection is gone, and what it had.
+    pub(super) fn forget_pieces(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get(id) {
+            (connection.unacknowledged, connection.extra) = (0, None);
+        }
+        self.settle_pieces(id);
+    }
+
+    /// A piece has come.
+    pub(super) fn on_arrived<C: Commands>(&mut self, arrived: Arrived, context: &mut C) {
+        let Arrived { connection: id, piece, block } = arrived;
+        let now_ms = super::milliseconds(context.now());
+        let Some(block) = block else {
+            // The promised bytes can't be had, and a reset is the only way to say so (RFC 9112, 8).
+            self.figures.stream_errors += 1;
+            return self.abort(id, context);
+        };
+        self.figures.pieces_read += 1;
+        self.figures.piece_bytes_read += block.len() as u64;
+        let Some(connection) = self.connections.get(id) else { return };
+        let is_first = connection.pieces == 1;
+        self.figures.stalls += u64::from(connection.unacknowledged == 0 && !is_first);
+        let Some(extra) = connection.extra.as_mut() else { return };
+        let Some(Piece::Flat(range)) = extra.output.front_mut() else { return };
+        range.arrived(piece, block);
+        connection.since_ms = now_ms;
+        self.advance(id, context);
+    }
+
+    /// At the end of a turn: what the library has read is sent, and what was asked for is read.
+    pub(super) fn turn_library<C: Commands + StorageCommands>(&mut self, below: &mut C) {
+        loop {
+            let Some(desk) = &mut self.desk else { return };
+            let arrived = desk.submit(below).or_else(|| desk.next(below));
+            let Some(arrived) = arrived else { return };
+            self.arrived_over(arrived, below);
+        }
+    }
+
+    /// What the operator is to know of the library, since it was asked last.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.desk.as_mut().map(Desk::take_notes).unwrap_or_default()
+    }
+}
