@@ -203,6 +203,19 @@ fn every_command_of_the_readme_does_what_it_says() {
                     println!("{text}");
                     assert!(text.contains("VNIC") || matches!(words[1], "rate" | "filter" | "doctor"), "{text}");
                 }
+                ["qanat", "video", "--disk", _, what @ ("add" | "list"), ..] => {
+                    let text = program(&words, here).succeeds().text();
+                    assert!(text.contains("water") && (*what == "add" || text.contains("1 films")), "{text}");
+                }
+                ["qanat", "video", ..] => {
+                    interrupt(server.take());
+                    server = Some(program(&words, here).start());
+                    eventually("it serves", Duration::from_secs(10), || TcpStream::connect("10.77.0.2:443").is_ok());
+                }
+                ["curl", .., address] if address.ends_with("master.m3u8") => {
+                    assert!(program(&words, here).succeeds().text().starts_with("#EXTM3U"));
+                    interrupt(server.take());
+                }
                 ["curl", ..] => {
                     let text = program(&words, here).succeeds().text();
                     assert!(text.contains("It flows."), "{text}");

@@ -71,7 +71,8 @@ impl Streams {
 
 /// ffmpeg's arguments: cuts `film` into `folder`, in fragments of so many seconds. `ladder`: qualities to make; none: the film's own.
 pub fn arguments(film: &Path, folder: &Path, streams: &Streams, ladder: &[Rung], segment_s: u32) -> Vec<OsString> {
-    let mut all: Vec<OsString> = ["-nostdin", "-v", "error", "-progress", "pipe:1", "-y", "-i"].map(OsString::from).into();
+    let mut all: Vec<OsString> =
+        ["-nostdin", "-v", "error", "-progress", "pipe:1", "-y", "-i"].map(OsString::from).into();
     all.push(film.as_os_str().to_owned());
     let mut add = |parts: &[&str]| all.extend(parts.iter().map(OsString::from));
     let has_video = !streams.video.is_empty();
@@ -104,9 +105,14 @@ pub fn arguments(film: &Path, folder: &Path, streams: &Streams, ladder: &[Rung],
         (true, true) => "id=0,streams=v",
         (false, _) => "id=0,streams=a",
     };
-    add(&["-f", "dash", "-seg_duration", &segment_s.to_string(), "-use_template", "1", "-use_timeline", "0"]);
+    add(&["-f", "dash", "-seg_duration", &segment_s.to_string(), "-use_template", "1", "-use_timeline", "1"]);
     add(&["-hls_playlist", "1", "-hls_master_name", HLS_MASTER, "-adaptation_sets", sets]);
-    add(&["-init_seg_name", "init_$RepresentationID$.mp4", "-media_seg_name", "seg_$RepresentationID$_$Number%05d$.m4s"]);
+    add(&[
+        "-init_seg_name",
+        "init_$RepresentationID$.mp4",
+        "-media_seg_name",
+        "seg_$RepresentationID$_$Number%05d$.m4s",
+    ]);
     all.push(folder.join(DASH_MANIFEST).into_os_string());
     all
 }

@@ -3,12 +3,17 @@
 use crate::{name, pages};
 use qanat::{AreaId, Event, StorageCommands};
 use qanat_store::{ObjectEvent, ObjectId, Objects, Options, StoreError};
-use qanat_web::content::{Content, FlatObject, Library, LibraryError, LibraryEvent, Representation, Shelf, Variant, mime};
+use qanat_web::content::{
+    Content, FlatObject, Library, LibraryError, LibraryEvent, Representation, Shelf, Variant, mime,
+};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// How long a client may keep what it was given, seconds: a film's files never change.
 const KEEP_S: u32 = 3_600;
+
+/// A page of a film's own, if it has one.
+const OWN_PAGE: &str = "index.html";
 
 /// An object that is served.
 #[derive(Debug)]
@@ -58,10 +63,14 @@ impl FilmLibrary {
             let content = Content::Flat(FlatObject(self.held.len() as u64));
             self.held.push(Held { name: object.to_vec(), id: info.id });
             films.entry(film.to_owned()).or_default().push(file.to_owned());
-            self.shelves.insert(path.into(), Rc::new(Variant::of_library(representation, content, info.bytes)));
+            let variant = Rc::new(Variant::of_library(representation, content, info.bytes));
+            if let Some(folder) = path.strip_suffix(OWN_PAGE).filter(|folder| folder.ends_with('/')) {
+                self.shelves.insert(folder.into(), Rc::clone(&variant));
+            }
+            self.shelves.insert(path.into(), variant);
         }
         for (path, variant) in pages::all(&films) {
-            // A film may have a page of its own.
+            // A film's own page comes first.
             self.shelves.entry(path).or_insert(Rc::new(variant));
         }
     }

@@ -16,10 +16,14 @@ pub const FILE_BYTES_MAX: usize = 512;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NameError {
     /// A film's name.
-    #[error("{0:?} can't be a film's name: 1 to {FILM_BYTES_MAX} letters, digits, dots, dashes and underscores, the first of which is no dot; give one by --name")]
+    #[error(
+        "{0:?} can't be a film's name: 1 to {FILM_BYTES_MAX} letters, digits, dots, dashes and underscores, the first of which is no dot; give one by --name"
+    )]
     Film(String),
     /// A file's.
-    #[error("{0:?}: files of a film have names of printable letters that don't begin with a dot, {FILE_BYTES_MAX} bytes with their folders at most; rename it")]
+    #[error(
+        "{0:?}: files of a film have names of printable letters that don't begin with a dot, {FILE_BYTES_MAX} bytes with their folders at most; rename it"
+    )]
     File(String),
 }
 
@@ -86,7 +90,17 @@ mod tests {
     fn what_is_made_is_parsed_and_nothing_else_is() {
         let name = of_object("film", "hd/video_0.m4s", 1_764_309_600);
         assert_eq!(parse(&name), Some(("film/hd/video_0.m4s", 1_764_309_600)));
-        for wrong in ["film/x", "film\05", "/x\05", "film/\05", "film/../x\05", "film/.x\05", "film/a//b\05", "film/x\0five", ".film/x\05"] {
+        for wrong in [
+            "film/x",
+            "film\u{0}5",
+            "/x\u{0}5",
+            "film/\u{0}5",
+            "film/../x\u{0}5",
+            "film/.x\u{0}5",
+            "film/a//b\u{0}5",
+            "film/x\0five",
+            ".film/x\u{0}5",
+        ] {
             assert_eq!(parse(wrong.as_bytes()), None, "{wrong:?}");
         }
         assert_eq!(parse(&[0xff, b'/', b'x', 0, b'5']), None);

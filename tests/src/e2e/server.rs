@@ -1,4 +1,4 @@
-//! `qanat web`, as its users run it.
+//! `qanat web`, and services that are like it, as their users run them.
 
 use super::patience::PATIENCE;
 use super::program::{qanat, workspace};
@@ -43,8 +43,16 @@ impl Server {
     /// # Errors
     /// What it wrote to standard error.
     pub fn try_start(arguments: &[&str]) -> Result<Server, String> {
+        Server::try_start_as("web", arguments)
+    }
+
+    /// The same, of another service with addresses that browsers know: `video`.
+    ///
+    /// # Errors
+    /// What it wrote to standard error.
+    pub fn try_start_as(service: &str, arguments: &[&str]) -> Result<Server, String> {
         let mut command = Command::new(qanat());
-        command.args(["web", "--json"]).args(arguments).current_dir(workspace());
+        command.args([service, "--json"]).args(arguments).current_dir(workspace());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let lines = read_lines(child.stdout.take());

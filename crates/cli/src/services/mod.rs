@@ -9,6 +9,7 @@ mod echo_disk;
 mod hello;
 mod https;
 mod kv;
+mod serving;
 mod video;
 mod web;
 

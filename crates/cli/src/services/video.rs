@@ -2,34 +2,29 @@
 
 mod add;
 mod check;
+mod disk;
 mod list;
 mod remove;
-mod stopped;
 
 use super::area;
 use super::congestion;
-use super::https::{HttpsArguments, Secrets};
-use crate::disk::area_name;
-use crate::host::application::{
-    Announcement, Application, Files, Period, Place, Rates, Requirements,
-};
+use super::https::HttpsArguments;
+use super::serving::Serving;
+use crate::host::application::{Announcement, Application, Files, Period, Place, Rates, Requirements};
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
-use crate::host::privilege::access::Need;
-use crate::host::privilege::paths::directory_of;
 use crate::host::{self, HostArguments};
 use crate::live::grouped;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
-use qanat::disk::AreaName;
+use disk::DiskArguments;
 use qanat::{AreaBuffers, AreaId, CongestionAlgorithm, Storage};
 use qanat_video::FilmLibrary;
 use qanat_web::content::PIECE_BYTES;
-use qanat_web::{Figures, WebConfig, WebHandle, WebService};
+use qanat_web::{Figures, WebConfig, WebService};
 use serde_json::{Value, json};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Buffers that the store needs besides those of pieces.
@@ -90,24 +85,6 @@ pub struct Arguments {
     place: HostArguments,
 }
 
-/// Where the films are.
-#[derive(Args)]
-pub struct DiskArguments {
-    /// The disk: a file, a block device, or one of the daemon's by its name
-    #[arg(long, value_name = "DISK", global = true)]
-    disk: Option<PathBuf>,
-    /// The area on it
-    #[arg(long, value_name = "NAME", default_value = "films", value_parser = area_name, global = true)]
-    area: AreaName,
-}
-
-impl DiskArguments {
-    /// The disk, which has to be named.
-    fn disk(&self) -> Result<&PathBuf, String> {
-        self.disk.as_ref().ok_or_else(|| "say --disk: the file, the block device or the daemon's disk with the films".to_owned())
-    }
-}
-
 #[derive(Subcommand)]
 enum VideoCommand {
     Add(add::AddArguments),
@@ -148,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                 return Err("films are served by one process: leave out --app-cores".to_owned());
             }
             arguments.disk.disk()?;
-            Ok(Video { arguments, https: arguments.https.secrets()?, service: Arc::default() })
+            Ok(Video { arguments, serving: Serving::new(&arguments.https, arguments.access_log.as_ref())? })
         }),
     }
 }
@@ -156,10 +133,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 /// The server, as the host knows it.
 struct Video<'a> {
     arguments: &'a Arguments,
-    /// Certificates and keys, if it serves by HTTPS.
-    https: Option<Arc<Secrets>>,
-    /// The service that runs now.
-    service: Arc<Mutex<Option<WebHandle>>>,
+    serving: Serving,
 }
 
 impl Application for Video<'_> {
@@ -175,12 +149,8 @@ impl Application for Video<'_> {
     }
 
     fn files(&self) -> Files {
-        let log = self.arguments.access_log.iter();
-        let needs = log.clone().cloned().map(Need::Append).collect();
-        let secrets = || self.https.iter();
-        let read = secrets().flat_map(|it| it.read());
-        let write = log.map(|log| directory_of(log)).chain(secrets().flat_map(|it| it.write()));
-        Files::new(needs, read.collect(), write.collect())
+        let (read, write) = self.serving.places();
+        Files::new(self.serving.needs(), read, write)
     }
 
     fn export(&self) -> Option<&ExportArguments> {
@@ -188,8 +158,7 @@ impl Application for Video<'_> {
     }
 
     fn open(&mut self, privilege: &Privilege) -> Result<(), String> {
-        self.https.iter().try_for_each(|secrets| secrets.open())?;
-        self.arguments.access_log.iter().try_for_each(|log| privilege.make_file(log))
+        self.serving.open(privilege)
     }
 
     fn storage(&self) -> Result<Storage, String> {
@@ -199,14 +168,10 @@ impl Application for Video<'_> {
 
     fn service(&self, place: &Place) -> Result<WebService, String> {
         let mut config = self.arguments.config();
-        if let Some(secrets) = &self.https {
-            config.https = Some(self.arguments.https.web(secrets.load(&place.addresses)?));
-        }
+        config.https = self.serving.https(&self.arguments.https, &place.addresses)?;
         let library = Box::new(FilmLibrary::new(AreaId::new(0, 0)));
         let service = WebService::of_library(config, library, self.arguments.pieces() as usize);
-        let service = service.map_err(|error| error.to_string())?;
-        *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
-        Ok(service)
+        self.serving.runs(service)
     }
 
     fn doorbell(service: &WebService) -> Option<(BorrowedFd<'_>, &'static str)> {
@@ -214,14 +179,7 @@ impl Application for Video<'_> {
     }
 
     fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
-        let (service, https) = (Arc::clone(&self.service), self.https.clone());
-        Some(Box::new(move || {
-            let tls = https.as_ref().and_then(|secrets| secrets.reload());
-            for service in service.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                tls.iter().cloned().for_each(|tls| service.set_tls(tls));
-                service.reload();
-            }
-        }))
+        Some(self.serving.reload())
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
@@ -276,8 +234,8 @@ impl Application for Video<'_> {
             grouped(all.bytes_acknowledged),
             grouped(all.piece_bytes_read),
         );
-        let failed =
-            (all.stream_errors > 0).then(|| format!("{} responses were cut short by the disk.", grouped(all.stream_errors)));
+        let failed = (all.stream_errors > 0)
+            .then(|| format!("{} responses were cut short by the disk.", grouped(all.stream_errors)));
         [served].into_iter().chain(failed).collect()
     }
 }

@@ -1,27 +1,23 @@
 //! `qanat web`: a directory, served from our own TCP.
 
 use super::congestion;
-use super::https::{HttpsArguments, Secrets};
+use super::https::HttpsArguments;
+use super::serving::Serving;
 use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
-use crate::host::privilege::paths::{directory_of, served};
+use crate::host::privilege::paths::served;
 use crate::host::{self, Application, HostArguments};
 use crate::live::grouped;
-use crate::log;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
-use rustix::fs::Access;
+use qanat_web::{CopyMode, Figures, Site, WebConfig, WebService};
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time-outs are at most a day.
@@ -198,23 +194,20 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         std::fs::read_dir(&arguments.directory).map_err(|error| {
             format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
         })?;
-        let https = arguments.https.secrets()?;
+        let serving = Serving::new(&arguments.https, arguments.access_log.as_ref())?;
         if arguments.https.is_self_signed() && arguments.place.placement.app_cores > 1 {
             return Err("--app-cores with --https needs --certificate and --key, because all processes are to show the same one: \
                         `qanat cert` makes one"
                 .to_owned());
         }
-        Ok(Web { arguments, https, service: Arc::default() })
+        Ok(Web { arguments, serving })
     })
 }
 
 /// The server, as the host knows it.
 struct Web<'a> {
     arguments: &'a Arguments,
-    /// Certificates and keys, if it serves by HTTPS.
-    https: Option<Arc<Secrets>>,
-    /// The service that runs now.
-    service: Arc<Mutex<Option<WebHandle>>>,
+    serving: Serving,
 }
 
 impl Application for Web<'_> {
@@ -239,13 +232,10 @@ impl Application for Web<'_> {
     }
 
     fn files(&self) -> Files {
-        let log = self.arguments.access_log.iter();
         let trees = self.arguments.roots().map(|root| Need::Tree(root.clone(), self.arguments.hidden));
-        let needs = trees.chain(log.clone().cloned().map(Need::Append)).collect();
-        let secrets = || self.https.iter();
-        let read = self.arguments.roots().flat_map(|root| served(root)).chain(secrets().flat_map(|it| it.read()));
-        let write = log.map(|log| directory_of(log)).chain(secrets().flat_map(|it| it.write()));
-        Files::new(needs, read.collect(), write.collect())
+        let (read, write) = self.serving.places();
+        let read = self.arguments.roots().flat_map(|root| served(root)).chain(read);
+        Files::new(trees.chain(self.serving.needs()).collect(), read.collect(), write)
     }
 
     fn export(&self) -> Option<&ExportArguments> {
@@ -254,8 +244,7 @@ impl Application for Web<'_> {
 
     /// The log, and the keys. All else that is read and written, is by who goes on.
     fn open(&mut self, privilege: &Privilege) -> Result<(), String> {
-        self.https.iter().try_for_each(|secrets| secrets.open())?;
-        self.arguments.access_log.iter().try_for_each(|log| privilege.make_file(log))
+        self.serving.open(privilege)
     }
 
     fn service(&self, place: &Place) -> Result<WebService, String> {
@@ -264,12 +253,8 @@ impl Application for Web<'_> {
             // There are no ready frames on a net core.
             config.copy_mode = CopyMode::PerSend;
         }
-        if let Some(secrets) = &self.https {
-            config.https = Some(self.arguments.https.web(secrets.load(&place.addresses)?));
-        }
-        let service = WebService::new(config).map_err(|error| error.to_string())?;
-        *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
-        Ok(service)
+        config.https = self.serving.https(&self.arguments.https, &place.addresses)?;
+        self.serving.runs(WebService::new(config))
     }
 
     fn doorbell(service: &WebService) -> Option<(BorrowedFd<'_>, &'static str)> {
@@ -277,16 +262,7 @@ impl Application for Web<'_> {
     }
 
     fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
-        let (service, access_log) = (Arc::clone(&self.service), self.arguments.access_log.clone());
-        let https = self.https.clone();
-        Some(Box::new(move || {
-            access_log.iter().for_each(|log| tell_of_lost(log));
-            let tls = https.as_ref().and_then(|secrets| secrets.reload());
-            for service in service.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                tls.iter().cloned().for_each(|tls| service.set_tls(tls));
-                service.reload();
-            }
-        }))
+        Some(self.serving.reload())
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
@@ -352,24 +328,5 @@ impl HostFigures for Figures {
 
     fn end(&mut self) {
         self.connections_open = 0;
-    }
-}
-
-/// The log is opened anew by who serves, who may be no longer able to make one. Then it goes on in the file that was renamed.
-fn tell_of_lost(log: &Path) {
-    // Only looked for: who makes it is the writer, when it has written what it had for the old one.
-    let outcome: io::Result<()> = match OpenOptions::new().append(true).open(log) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            rustix::fs::access(directory_of(log), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
-        }
-        outcome => outcome.map(drop),
-    };
-    if let Err(error) = outcome {
-        log::warning!(
-            "access-log",
-            "{}: {error}: lines go on to the file that was there before; whoever renames it is to make the next one for the user \
-             that serves (logrotate: `create 0640 USER GROUP`)",
-            log.display()
-        );
     }
 }

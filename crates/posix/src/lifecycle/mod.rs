@@ -8,7 +8,6 @@ pub(crate) mod crash_reset;
 pub(crate) mod detached;
 pub(crate) mod ending;
 pub(crate) mod environment;
-pub(crate) mod finish;
 pub(crate) mod fork;
 pub(crate) mod join;
 mod join_error;

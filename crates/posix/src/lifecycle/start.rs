@@ -14,7 +14,7 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
         return;
     }
     crate::sys::explain::start();
-    crate::lifecycle::finish::prepare();
+    crate::world::finish::prepare();
     crate::world::runs::start();
     // SAFETY: the arguments are where the kernel has put them: the C library hands them on.
     unsafe { crate::sys::this_process::program::note_arguments(count, arguments) };

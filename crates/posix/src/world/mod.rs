@@ -5,6 +5,7 @@ pub(crate) mod drive;
 pub(crate) mod end;
 pub(crate) mod fallback_log;
 pub(crate) mod fallbacks;
+pub(crate) mod finish;
 pub(crate) mod leader;
 pub(crate) mod lock;
 pub(crate) mod membership;

@@ -38,7 +38,8 @@ pub fn files_of(folder: &Path) -> Result<Vec<Source>, OfflineError> {
             if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
                 continue;
             }
-            let metadata = std::fs::metadata(&path).map_err(|error| OfflineError::File { path: path.clone(), error })?;
+            let metadata =
+                std::fs::metadata(&path).map_err(|error| OfflineError::File { path: path.clone(), error })?;
             if metadata.is_dir() && depth < DEPTH_MAX {
                 pending.push((path, depth + 1));
             } else if metadata.is_file() {

@@ -17,7 +17,8 @@ pub fn all(films: &BTreeMap<String, Vec<String>>) -> Vec<(Vec<u8>, Variant)> {
     for (film, files) in films {
         // Films' names have no letters that mean something in HTML.
         let count = files.len();
-        let note = if files.iter().any(|file| file == HLS_MASTER) { String::new() } else { format!(", no {HLS_MASTER}") };
+        let note =
+            if files.iter().any(|file| file == HLS_MASTER) { String::new() } else { format!(", no {HLS_MASTER}") };
         list.push_str(&format!("<li><a href=\"{film}/\">{film}</a> <small>{count} files{note}</small></li>\n"));
         pages.push(page(&format!("{film}/"), &FILM_PAGE.replace("FILM", film)));
     }

@@ -1,16 +1,10 @@
 //! [`Library`]: content that lies on a storage area instead of in files, as immutable objects. They are not held in memory: each piece is
 //! read when its peer can take it (Atlas; thesis, chapter 4).
 
-use super::Variant;
+use super::flat::FlatObject;
+use super::resource::Variant;
 use qanat::{Block, Event, StorageCommands};
 use std::rc::Rc;
-
-/// Bytes of a piece: what one read has, and one record of TLS.
-pub const PIECE_BYTES: u64 = 16 * 1024;
-
-/// An object of a library, by its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlatObject(pub u64);
 
 /// What a library has at a path.
 #[derive(Debug)]
@@ -74,7 +68,7 @@ pub trait Library: std::fmt::Debug {
     /// Gives up one hold.
     fn release(&mut self, object: FlatObject);
 
-    /// Reads a piece of an object that is held, the one from byte `piece` times [`PIECE_BYTES`] on. [`LibraryEvent::Read`] follows.
+    /// Reads a piece of an object that is held, the one from byte `piece` times [`PIECE_BYTES`](super::PIECE_BYTES) on. [`LibraryEvent::Read`] follows.
     ///
     /// # Errors
     /// Why not, for the operator.

@@ -1,7 +1,7 @@
 //! Files below a document root, found and read on a reader thread, held on the service's.
 
+use super::flat::FlatObject;
 use super::head::{Representation, prepared_head};
-use super::library::FlatObject;
 use super::object::{DeviceMemory, Object, PreparedBytes};
 use crate::http::encoding::Coding;
 use bytes::Bytes;
@@ -377,13 +377,11 @@ impl Resource {
             || variants.iter().zip(Coding::ALL).all(|(variant, coding)| match (variant, &variants[0]) {
                 (Some(variant), _) => variant.is_fresh(),
                 // A compressed variant that has appeared since.
-                (None, Some(identity)) => {
-                    identity.file.as_ref().is_none_or(|(path, _)| {
-                        let mut name = path.clone().into_os_string();
-                        name.push(coding.suffix());
-                        !Path::new(&name).exists()
-                    })
-                }
+                (None, Some(identity)) => identity.file.as_ref().is_none_or(|(path, _)| {
+                    let mut name = path.clone().into_os_string();
+                    name.push(coding.suffix());
+                    !Path::new(&name).exists()
+                }),
                 (None, None) => true,
             });
         if fresh {

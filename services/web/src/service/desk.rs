@@ -54,6 +54,8 @@ pub struct Desk {
     held_count: usize,
     pieces_max: usize,
     notes: Vec<String>,
+    /// They asked before the library was open.
+    waiting: Vec<ConnectionId>,
 }
 
 impl Desk {
@@ -70,6 +72,7 @@ impl Desk {
             held_count: 0,
             pieces_max,
             notes: Vec::new(),
+            waiting: Vec::new(),
         }
     }
 
@@ -122,6 +125,16 @@ impl Desk {
     /// Takes an event of the library's area. Gives back any other.
     pub fn handle(&mut self, event: Event, storage: &mut dyn StorageCommands) -> Option<Event> {
         self.library.handle(event, storage)
+    }
+
+    /// A connection asked too early. Each waits once, as it asks for nothing else meanwhile.
+    pub fn wait(&mut self, connection: ConnectionId) {
+        self.waiting.push(connection);
+    }
+
+    /// Those that waited, if it is known by now what becomes of the library.
+    pub fn take_waiting(&mut self) -> Vec<ConnectionId> {
+        if self.state == LibraryState::Opening { Vec::new() } else { std::mem::take(&mut self.waiting) }
     }
 
     /// What is at a path.

@@ -12,6 +12,7 @@ use super::flat_range::FlatRange;
 use super::respond::Exchange;
 use super::{Commands, WebService};
 use crate::content::{FlatObject, Shelf};
+use crate::http::parse::{Outcome, header_storage, parse};
 use crate::http::target::{self, TargetError};
 use qanat::{CommandError, ConnectionId, StorageCommands};
 
@@ -22,7 +23,7 @@ const AHEAD_BYTES: u64 = 256 * 1024;
 
 impl WebService {
     /// Answers from the library.
-    pub(super) fn on_get_flat<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
+    pub(super) fn on_get_flat<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, head: &[u8], context: &mut C) {
         let (path, _) = target::split_query(exchange.request.path_and_query);
         let path = match target::resolve(path, false) {
             Ok(path) => path,
@@ -32,7 +33,11 @@ impl WebService {
         let Some(desk) = &mut self.desk else { return };
         match desk.state() {
             LibraryState::Open => {}
-            LibraryState::Opening => return self.refuse(exchange, 503, "The library is being opened.", context),
+            LibraryState::Opening => {
+                desk.wait(exchange.id);
+                self.wait(exchange.id, head, context);
+                return;
+            }
             LibraryState::Failed => return self.refuse(exchange, 503, "The library can't be read.", context),
         }
         match desk.find(&path) {
@@ -166,9 +171,28 @@ impl WebService {
     pub(super) fn turn_library<C: Commands + StorageCommands>(&mut self, below: &mut C) {
         loop {
             let Some(desk) = &mut self.desk else { return };
-            let arrived = desk.submit(below).or_else(|| desk.next(below));
-            let Some(arrived) = arrived else { return };
-            self.arrived_over(arrived, below);
+            if let Some(arrived) = desk.submit(below).or_else(|| desk.next(below)) {
+                self.arrived_over(arrived, below);
+                continue;
+            }
+            let waiting = desk.take_waiting();
+            if waiting.is_empty() {
+                return;
+            }
+            self.opened_over(waiting, below);
+        }
+    }
+
+    /// The library is open, or will never be: those who asked before are answered.
+    pub(super) fn on_opened<C: Commands>(&mut self, waiting: Vec<ConnectionId>, context: &mut C) {
+        for id in waiting {
+            let Some(head) = self.waiting_head(id) else { continue };
+            let mut storage = header_storage();
+            // It was parsed before, with the same result.
+            let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else { continue };
+            let exchange = self.exchange(id, &request, context);
+            self.on_get_flat(exchange, &head, context);
+            self.advance(id, context);
         }
     }
 

@@ -124,7 +124,9 @@ mod tests {
     #[test]
     fn whatever_the_order_of_the_pieces_the_bytes_are_those_of_the_range() {
         let object_bytes = 5 * PIECE_BYTES + 100;
-        for (offset, length) in [(0, object_bytes), (1, 10), (PIECE_BYTES - 1, 2), (40_000, 42_020), (object_bytes - 1, 1)] {
+        for (offset, length) in
+            [(0, object_bytes), (1, 10), (PIECE_BYTES - 1, 2), (40_000, 42_020), (object_bytes - 1, 1)]
+        {
             let mut range = range(offset, length);
             let mut asked = Vec::new();
             while let Some(piece) = range.next_piece() {

@@ -55,11 +55,9 @@ impl Library for OneFilm {
         };
         match path {
             b"film" => Shelf::Directory,
-            b"film/x.mp4" => Shelf::Holds(Rc::new(Variant::of_library(
-                representation,
-                Content::Flat(FlatObject(5)),
-                OBJECT_BYTES,
-            ))),
+            b"film/x.mp4" => {
+                Shelf::Holds(Rc::new(Variant::of_library(representation, Content::Flat(FlatObject(5)), OBJECT_BYTES)))
+            }
             _ => Shelf::Empty,
         }
     }
@@ -97,8 +95,13 @@ impl Cinema {
         let bench = Bench::of(WebService::of_library(config, library, pieces_max).unwrap());
         let storage = StorageDouble::new(AreaId::new(0, 0), 1 << 20).unwrap();
         let mut cinema = Cinema { bench, disk, storage };
+        // Who asks before it is open waits.
+        let early = cinema.ask("HEAD /film/x.mp4 HTTP/1.1\r\nHost: example\r\n\r\n");
+        assert_eq!(cinema.serve(early), b"");
         cinema.disk.borrow_mut().told.push_back(LibraryEvent::Open);
         cinema.turn();
+        assert_eq!(responses(&cinema.serve(early), &[true]).remove(0).status, 200);
+        cinema.bench.end(early);
         cinema
     }
 
@@ -106,8 +109,15 @@ impl Cinema {
         loop {
             let Some(desk) = &mut self.bench.service.desk else { return };
             let arrived = desk.submit(&mut self.storage).or_else(|| desk.next(&mut self.storage));
-            let Some(arrived) = arrived else { return };
-            self.bench.service.arrived_over(arrived, &mut self.bench.stack);
+            if let Some(arrived) = arrived {
+                self.bench.service.arrived_over(arrived, &mut self.bench.stack);
+                continue;
+            }
+            let waiting = desk.take_waiting();
+            if waiting.is_empty() {
+                return;
+            }
+            self.bench.service.opened_over(waiting, &mut self.bench.stack);
         }
     }
 
@@ -115,8 +125,7 @@ impl Cinema {
     fn read_all(&mut self) -> usize {
         let asked: Vec<(u64, u64)> = self.disk.borrow_mut().asked.drain(..).collect();
         for (piece, token) in asked.iter().rev() {
-            let bytes: Vec<u8> =
-                (piece * PIECE_BYTES..OBJECT_BYTES.min((piece + 1) * PIECE_BYTES)).map(byte).collect();
+            let bytes: Vec<u8> = (piece * PIECE_BYTES..OBJECT_BYTES.min((piece + 1) * PIECE_BYTES)).map(byte).collect();
             let mut block = Block::own(bytes.len());
             block.append(&bytes);
             self.disk.borrow_mut().told.push_back(LibraryEvent::Read { token: *token, result: Ok(block) });
@@ -161,7 +170,12 @@ const WHOLE: &str = "GET /film/x.mp4 HTTP/1.1\r\nHost: example\r\n\r\n";
 #[test]
 fn an_object_and_its_ranges_come_as_they_are_and_nothing_is_kept() {
     let mut cinema = Cinema::new(64);
-    let cases = [("", 0, OBJECT_BYTES), ("bytes=1-1", 1, 2), ("bytes=16383-16384", 16_383, 16_385), ("bytes=-778", OBJECT_BYTES - 778, OBJECT_BYTES)];
+    let cases = [
+        ("", 0, OBJECT_BYTES),
+        ("bytes=1-1", 1, 2),
+        ("bytes=16383-16384", 16_383, 16_385),
+        ("bytes=-778", OBJECT_BYTES - 778, OBJECT_BYTES),
+    ];
     for (range, first, end) in cases {
         let field = if range.is_empty() { String::new() } else { format!("Range: {range}\r\n") };
         let id = cinema.ask(&format!("GET /film/x.mp4?x=1 HTTP/1.1\r\nHost: example\r\n{field}\r\n"));
@@ -174,7 +188,8 @@ fn an_object_and_its_ranges_come_as_they_are_and_nothing_is_kept() {
         cinema.turn();
         assert_eq!((cinema.held(), cinema.disk.borrow().held), (0, 0));
     }
-    let several = cinema.ask("GET /film/x.mp4 HTTP/1.1\r\nHost: example\r\nRange: bytes=0-9,50000-50009,100-100\r\n\r\n");
+    let several =
+        cinema.ask("GET /film/x.mp4 HTTP/1.1\r\nHost: example\r\nRange: bytes=0-9,50000-50009,100-100\r\n\r\n");
     let text = String::from_utf8_lossy(&cinema.serve(several)).into_owned();
     assert!(text.contains("multipart/byteranges") && text.contains("bytes 50000-50009/"), "{text}");
     let head = cinema.ask("HEAD /film/x.mp4 HTTP/1.1\r\nHost: example\r\n\r\n");

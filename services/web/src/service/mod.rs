@@ -157,11 +157,7 @@ impl WebService {
     ///
     /// # Errors
     /// As [`new`](WebService::new).
-    pub fn of_library(
-        config: WebConfig,
-        library: Box<dyn Library>,
-        pieces_max: usize,
-    ) -> Result<WebService, WebError> {
+    pub fn of_library(config: WebConfig, library: Box<dyn Library>, pieces_max: usize) -> Result<WebService, WebError> {
         let desk = Desk::new(library, pieces_max);
         WebService::build(WebConfig { copy_mode: CopyMode::PerSend, ..config }, Vec::new(), HashMap::new(), Some(desk))
     }

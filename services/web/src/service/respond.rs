@@ -20,7 +20,7 @@ const ALLOW: &str = "GET, HEAD, OPTIONS";
 /// What one response needs from its request.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange<'a, 'h, 'b> {
-    id: ConnectionId,
+    pub(super) id: ConnectionId,
     pub(super) request: &'a Request<'h, 'b>,
     keep: bool,
     seconds: u64,
@@ -41,7 +41,7 @@ impl WebService {
             return self.answer_with_https(exchange, context);
         }
         match request.method {
-            Method::Get | Method::Head if self.desk.is_some() => self.on_get_flat(exchange, context),
+            Method::Get | Method::Head if self.desk.is_some() => self.on_get_flat(exchange, head, context),
             Method::Get | Method::Head => self.on_get(exchange, head, context),
             Method::Options => self.options(exchange, context),
             Method::NotAllowed => self.refuse(exchange, 405, "This server only reads: GET, HEAD and OPTIONS.", context),
@@ -49,7 +49,7 @@ impl WebService {
         }
     }
 
-    fn exchange<'a, 'h, 'b, C: Commands>(
+    pub(super) fn exchange<'a, 'h, 'b, C: Commands>(
         &mut self,
         id: ConnectionId,
         request: &'a Request<'h, 'b>,
@@ -107,16 +107,29 @@ impl WebService {
 
     /// Has a reader find the file; the connection waits, others asking for the same wait with it.
     fn look_up<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, key: ResourceKey, head: &[u8], context: &mut C) {
-        let now_ms = milliseconds(context.now());
         let known = self.waiters.contains_key(&key);
         if !known && !self.submit_look_up(&key, exchange.seconds) {
             return self.refuse(exchange, 503, "The server can't read files now.", context);
         }
-        let Some(connection) = self.connections.get(exchange.id) else { return };
+        if self.wait(exchange.id, head, context) {
+            self.waiters.entry(key).or_default().push(exchange.id);
+        }
+    }
+
+    /// A request is answered later; false: its connection is gone.
+    pub(super) fn wait<C: Commands>(&mut self, id: ConnectionId, head: &[u8], context: &C) -> bool {
+        let Some(connection) = self.connections.get(id) else { return false };
         connection.phase = Phase::Waiting;
-        connection.since_ms = now_ms;
+        connection.since_ms = milliseconds(context.now());
         connection.extra().waiting = head.to_vec();
-        self.waiters.entry(key).or_default().push(exchange.id);
+        true
+    }
+
+    /// The request of a connection that waits with one; it waits no more.
+    pub(super) fn waiting_head(&mut self, id: ConnectionId) -> Option<Vec<u8>> {
+        let connection = self.connections.get(id).filter(|connection| connection.phase == Phase::Waiting)?;
+        connection.phase = Phase::Idle;
+        Some(std::mem::take(&mut connection.extra().waiting))
     }
 
     fn submit_look_up(&mut self, key: &ResourceKey, now_seconds: u64) -> bool {
@@ -162,12 +175,7 @@ impl WebService {
     }
 
     fn serve_waiting<C: Commands>(&mut self, id: ConnectionId, resource: &Rc<Resource>, context: &mut C) {
-        let Some(connection) = self.connections.get(id) else { return };
-        if connection.phase != Phase::Waiting {
-            return;
-        }
-        let head = std::mem::take(&mut connection.extra().waiting);
-        connection.phase = Phase::Idle;
+        let Some(head) = self.waiting_head(id) else { return };
         let mut storage = header_storage();
         // It was parsed before, with the same result.
         let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else {
@@ -433,7 +441,13 @@ impl WebService {
     }
 
     /// An error page for a request that was understood: the connection stays as the client wishes.
-    pub(super) fn refuse<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, why: &str, context: &mut C) {
+    pub(super) fn refuse<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        status: u16,
+        why: &str,
+        context: &mut C,
+    ) {
         let page = error_page(status, why);
         let body = if exchange.request.method == Method::Head { "" } else { &page };
         let mut head = self.head(status, exchange);

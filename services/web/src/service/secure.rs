@@ -42,6 +42,14 @@ impl WebService {
         self.go_on(layers, below);
     }
 
+    /// As `on_opened`, over the layers if there are any.
+    pub(super) fn opened_over<C: Commands>(&mut self, waiting: Vec<ConnectionId>, below: &mut C) {
+        let Some(mut layers) = self.layers.take() else { return self.on_opened(waiting, below) };
+        let Layers { tls, http2 } = &mut *layers;
+        self.on_opened(waiting, &mut http2.over(&mut tls.over(below)));
+        self.go_on(layers, below);
+    }
+
     /// As `on_doorbell`, over the layers if there are any.
     pub(super) fn doorbell_over<C: Commands>(&mut self, below: &mut C) {
         let Some(mut layers) = self.layers.take() else { return self.on_doorbell(below) };
@@ -107,7 +115,8 @@ impl WebService {
     /// Fields of every response. In plain text, nobody is told to ask by HTTPS alone: anybody could have said it (RFC 6797, 7.2).
     pub(super) fn common_fields(&self, is_redirected: bool) -> String {
         let seconds = self.config.https.as_ref().map_or(0, |https| https.hsts_seconds);
-        let strict = (seconds > 0 && !is_redirected).then(|| format!("Strict-Transport-Security: max-age={seconds}\r\n"));
+        let strict =
+            (seconds > 0 && !is_redirected).then(|| format!("Strict-Transport-Security: max-age={seconds}\r\n"));
         let origin = self.config.allow_origin.as_ref().map(|origin| {
             format!("Access-Control-Allow-Origin: {origin}\r\nAccess-Control-Expose-Headers: Content-Length, Content-Range, Date\r\n")
         });

@@ -1,7 +1,6 @@
 //! `qanat video add`: cuts a film if it is not cut yet, and puts it on the disk.
 
-use super::DiskArguments;
-use super::stopped::{failed, now_s, open_to_change};
+use super::disk::{DiskArguments, failed, now_s, open_to_change};
 use crate::disk::size;
 use crate::live::grouped;
 use crate::progress::progress_bar;

@@ -1,7 +1,6 @@
 //! `qanat video check`.
 
-use super::DiskArguments;
-use super::stopped::{failed, open};
+use super::disk::{DiskArguments, failed, open};
 use crate::disk::size;
 use crate::live::grouped;
 use crate::progress::progress_bar;
@@ -34,7 +33,10 @@ pub fn run(disk: &DiskArguments, arguments: &CheckArguments) -> Result<(), Strin
     bar.finish_and_clear();
     let Report { files, bytes, findings, wrong } = &report.map_err(|error| failed(disk, error))?;
     if arguments.json {
-        sayln!("{}", json!({ "is_whole": *wrong == 0, "files": files, "bytes": bytes, "wrong": wrong, "findings": findings }));
+        sayln!(
+            "{}",
+            json!({ "is_whole": *wrong == 0, "files": files, "bytes": bytes, "wrong": wrong, "findings": findings })
+        );
     } else {
         findings.iter().for_each(|finding| sayln!("{finding}"));
         sayln!("{} files, {} read", grouped(*files as u64), size::text(*bytes));

@@ -1,7 +1,6 @@
 //! `qanat video list`.
 
-use super::DiskArguments;
-use super::stopped::open;
+use super::disk::{DiskArguments, open};
 use crate::disk::size;
 use crate::live::grouped;
 use crate::say::sayln;

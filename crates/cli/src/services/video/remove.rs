@@ -1,7 +1,6 @@
 //! `qanat video remove`.
 
-use super::DiskArguments;
-use super::stopped::{failed, open_to_change};
+use super::disk::{DiskArguments, failed, open_to_change};
 use crate::say::done;
 use clap::Args;
 use serde_json::json;

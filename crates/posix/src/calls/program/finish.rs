@@ -1,6 +1,6 @@
 //! `_exit` and `_Exit`: no thread of this process is within the world's lock then.
 
-use crate::lifecycle::finish::{end, leave};
+use crate::world::finish::{end, leave};
 use libc::c_int;
 
 #[unsafe(no_mangle)]

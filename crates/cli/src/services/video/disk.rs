@@ -1,13 +1,36 @@
-//! Films that nobody serves, opened for a command.
+//! The disk of films: which, and opened for a command while nobody serves them.
 
-use super::DiskArguments;
+use crate::disk::area_name;
 use crate::services::area;
+use clap::Args;
+use qanat::disk::AreaName;
 use qanat::{AreaBuffers, Storage, entropy};
 use qanat_video::offline::Session;
 use qanat_web::content::PIECE_BYTES;
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const BUFFERS: AreaBuffers = AreaBuffers { count: 128, bytes: PIECE_BYTES as u32 };
+
+/// Where the films are.
+#[derive(Args)]
+pub struct DiskArguments {
+    /// The disk: a file, a block device, or one of the daemon's by its name
+    #[arg(long, value_name = "DISK", global = true)]
+    pub disk: Option<PathBuf>,
+    /// The area on it
+    #[arg(long, value_name = "NAME", default_value = "films", value_parser = area_name, global = true)]
+    pub area: AreaName,
+}
+
+impl DiskArguments {
+    /// The disk, which has to be named.
+    pub fn disk(&self) -> Result<&PathBuf, String> {
+        self.disk
+            .as_ref()
+            .ok_or_else(|| "say --disk: the file, the block device or the daemon's disk with the films".to_owned())
+    }
+}
 
 fn storage(disk: &DiskArguments, made: Option<u64>) -> Result<Storage, String> {
     area::open_stopped(disk.disk()?, &disk.area, made, BUFFERS)
