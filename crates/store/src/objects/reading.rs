@@ -10,10 +10,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Units of checksums of an object that is held that are kept in memory: for 64 MiB of it. Those used last stay.
 const UNITS_MAX: usize = 4;
+/// Checksums of objects that nobody holds now that are kept: for 4 GiB of them.
+const IDLE_SUMS_MAX: usize = 1 << 18;
+/// What an object counts besides its checksums.
+const IDLE_COST: usize = 32;
 /// Reads that may be asked for at once.
 const READS_MAX: usize = 4_096;
 
-/// An object that somebody holds. Its room is not given up.
+/// An object that somebody holds, or held lately. Its room is not given up while somebody does.
 #[derive(Debug)]
 struct Held {
     extent: Extent,
@@ -25,9 +29,18 @@ struct Held {
     /// Checksums that were read, by unit, and when each was used last.
     units: BTreeMap<u64, (u64, Vec<u32>)>,
     uses: u64,
+    /// Units of checksums that are being read, and the readings that wait for each.
+    fetching: BTreeMap<u64, Vec<u64>>,
+    /// Nobody holds it, and it is in the list of those.
+    is_idle: bool,
 }
 
 impl Held {
+    /// Checksums that are in memory.
+    fn sums(&self) -> usize {
+        self.units.values().map(|(_, sums)| sums.len()).sum()
+    }
+
     /// A piece's checksum, if it is in memory.
     fn sum(&mut self, piece: u64) -> Option<u32> {
         self.uses += 1;
@@ -72,6 +85,9 @@ pub(crate) struct Reads {
     waiting: VecDeque<u64>,
     /// Readings so far.
     numbers: u64,
+    /// Objects that nobody holds, those longest so first, each with what it counts; and what all of them count.
+    idle: VecDeque<(u64, usize)>,
+    idle_sums: usize,
     identity: [u8; 16],
 }
 
@@ -90,6 +106,8 @@ impl Reads {
             under_way: 0,
             units: BTreeMap::new(),
             uses: 0,
+            fetching: BTreeMap::new(),
+            is_idle: false,
         });
         held.holds += 1;
     }
@@ -103,20 +121,40 @@ impl Reads {
 
     /// An object was removed. Returns its room if nobody holds it.
     pub(crate) fn removed(&mut self, extent: Extent) -> Option<Extent> {
-        match self.held.get_mut(&extent.generation) {
-            Some(held) => {
-                held.is_removed = true;
-                None
-            }
-            None => Some(extent),
-        }
+        let Some(held) = self.held.get_mut(&extent.generation) else { return Some(extent) };
+        held.is_removed = true;
+        self.forget(extent.generation)
     }
 
-    /// Forgets an object that nobody holds, once nothing of it is being read.
+    /// Gives up the room of an object that was removed and that nobody holds, once nothing of it is being read. The checksums of another
+    /// are kept for who holds it next.
     fn forget(&mut self, generation: u64) -> Option<Extent> {
-        self.held.get(&generation).filter(|held| held.holds == 0 && held.under_way == 0)?;
-        let held = self.held.remove(&generation)?;
-        held.is_removed.then_some(held.extent)
+        let held = self.held.get_mut(&generation).filter(|held| held.holds == 0 && held.under_way == 0)?;
+        if held.is_removed {
+            let held = self.held.remove(&generation)?;
+            return Some(held.extent);
+        }
+        if !std::mem::replace(&mut held.is_idle, true) {
+            let counts = IDLE_COST + held.sums();
+            self.idle_sums += counts;
+            self.idle.push_back((generation, counts));
+        }
+        while self.idle_sums > IDLE_SUMS_MAX
+            && let Some((oldest, counts)) = self.idle.pop_front()
+        {
+            self.idle_sums -= counts;
+            self.drop_idle(oldest);
+        }
+        None
+    }
+
+    /// An object leaves the list of those that nobody holds, and is forgotten if nobody does.
+    fn drop_idle(&mut self, generation: u64) {
+        let Some(held) = self.held.get_mut(&generation) else { return };
+        held.is_idle = false;
+        if held.holds == 0 && held.under_way == 0 {
+            self.held.remove(&generation);
+        }
     }
 
     /// Asks for a piece.
@@ -144,9 +182,17 @@ impl Reads {
                 return Ok(self.end(number, Err(StoreError::None)));
             };
             reading.sum = reading.sum.or_else(|| held.sum(reading.piece));
+            let unit = reading.piece / SUMS_A_UNIT;
+            if reading.sum.is_none()
+                && let Some(waiters) = held.fetching.get_mut(&unit)
+            {
+                waiters.push(number);
+                self.waiting.pop_front();
+                continue;
+            }
             let (place, length) = match (reading.sum, held.extent.piece(reading.piece)) {
                 (Some(_), Some(piece)) => piece,
-                _ => (held.extent.sums_place(reading.piece / SUMS_A_UNIT), UNIT_BYTES),
+                _ => (held.extent.sums_place(unit), UNIT_BYTES),
             };
             // Whether the checksums or the piece come is in the number, too.
             let what = number << 1 | u64::from(reading.sum.is_some());
@@ -154,6 +200,9 @@ impl Reads {
                 break;
             }
             held.under_way += 1;
+            if reading.sum.is_none() {
+                held.fetching.insert(unit, Vec::new());
+            }
             self.waiting.pop_front();
         }
         Ok(None)
@@ -190,11 +239,17 @@ impl Reads {
         let held = self.held.get_mut(&reading.generation)?;
         let unit = reading.piece / SUMS_A_UNIT;
         let place = held.extent.sums_place(unit);
+        // They find the checksums, or read them again.
+        for waiter in held.fetching.remove(&unit).into_iter().flatten().rev() {
+            self.waiting.push_front(waiter);
+        }
         let block = match result {
             Ok(block) => block,
             Err(error) => return self.end(number, Err(StoreError::Disk { place, error })),
         };
-        let Some(sums) = sums::read(&self.identity, place, (reading.generation, unit as u32), block.bytes()) else {
+        let count = (held.extent.pieces() - unit * SUMS_A_UNIT).min(SUMS_A_UNIT) as usize;
+        let number_of = (reading.generation, unit as u32);
+        let Some(sums) = sums::read(&self.identity, place, number_of, (block.bytes(), count)) else {
             return self.doubt(number, place);
         };
         held.keep(unit, sums);

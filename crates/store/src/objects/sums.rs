@@ -32,10 +32,16 @@ pub(crate) fn write(identity: &[u8; 16], place: u64, (generation, number): (u64,
     put(unit, 0, &seal.to_le_bytes());
 }
 
-/// The checksums of a unit at `place`; `None` if it is not as it was written.
-pub(crate) fn read(identity: &[u8; 16], place: u64, (generation, number): (u64, u32), unit: &[u8]) -> Option<Vec<u32>> {
+/// The first `count` checksums of a unit at `place`; `None` if it is not as it was written.
+pub(crate) fn read(
+    identity: &[u8; 16],
+    place: u64,
+    (generation, number): (u64, u32),
+    (unit, count): (&[u8], usize),
+) -> Option<Vec<u32>> {
     let sealed = u32_at(unit, 0)? == sum(identity, place, unit.get(4..UNIT_BYTES as usize)?);
     let is_it = u32_at(unit, 4)? == number && u64_at(unit, 8)? == generation;
     let sums = unit.get(HEADER_BYTES..UNIT_BYTES as usize)?;
-    (sealed && is_it).then(|| (0..SUMS_A_UNIT as usize).filter_map(|index| u32_at(sums, 4 * index)).collect())
+    let sums = sums.chunks_exact(4).take(count).filter_map(|sum| sum.first_chunk().copied().map(u32::from_le_bytes));
+    (sealed && is_it).then(|| sums.collect())
 }

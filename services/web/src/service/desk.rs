@@ -34,8 +34,7 @@ struct Reading {
 pub struct Arrived {
     pub connection: ConnectionId,
     pub piece: u64,
-    /// The reason was noted.
-    pub block: Option<Block>,
+    pub result: Result<Block, LibraryError>,
 }
 
 /// See the module.
@@ -187,7 +186,7 @@ impl Desk {
                 LibraryEvent::Open => self.state = LibraryState::Open,
                 LibraryEvent::Failed(error) => {
                     self.state = LibraryState::Failed;
-                    self.note(error);
+                    self.note(&error);
                 }
                 LibraryEvent::Read { token, result } => {
                     let arrived = self.ended(token, result);
@@ -204,11 +203,11 @@ impl Desk {
         let token = usize::try_from(token).ok()?;
         let Reading { connection, piece, .. } = self.readings.get_mut(token)?.take()?;
         self.free_tokens.push(token);
-        let block = result.map_err(|error| self.note(error)).ok();
-        Some(Arrived { connection, piece, block })
+        Some(Arrived { connection, piece, result })
     }
 
-    fn note(&mut self, error: LibraryError) {
+    /// The operator is to know of this.
+    pub fn note(&mut self, error: &LibraryError) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(error.to_string());
         }

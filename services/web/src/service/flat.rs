@@ -16,8 +16,10 @@ use crate::http::parse::{Outcome, header_storage, parse};
 use crate::http::target::{self, TargetError};
 use qanat::{CommandError, ConnectionId, StorageCommands};
 
-/// Less room than that is not worth a read, if something is on its way already: ten full segments.
-const READ_BYTES_MIN: i64 = 10 * 1_448;
+/// Less room than that is not worth a read, if something is on its way already: ten full segments (thesis, section 4.3).
+const READ_BYTES_MIN: u64 = 10 * 1_448;
+/// Nor is less than a quarter of what is on its way, up to this: four pieces that are asked for together are one request of the disk.
+const READ_BYTES_WORTH_MAX: u64 = 64 * 1024;
 /// Bytes that are sent ahead of what is acknowledged where the room is not known (in the split placement).
 const AHEAD_BYTES: u64 = 256 * 1024;
 
@@ -104,7 +106,9 @@ impl WebService {
         // If nothing is on its way, nothing would ask again.
         let mut is_needed = unacknowledged == 0 && asked == 0;
         let mut left = room - asked as i64;
-        while is_needed || left >= READ_BYTES_MIN {
+        let worth = ((unacknowledged + asked) / 4).clamp(READ_BYTES_MIN, READ_BYTES_WORTH_MAX) as i64;
+        let is_worth = left >= worth;
+        while is_needed || is_worth && left >= READ_BYTES_MIN as i64 {
             let before = range.asked_bytes();
             let Some(piece) = range.next_piece() else { break };
             if !desk.has_room(peer) {
@@ -148,16 +152,26 @@ impl WebService {
 
     /// A piece has come.
     pub(super) fn on_arrived<C: Commands>(&mut self, arrived: Arrived, context: &mut C) {
-        let Arrived { connection: id, piece, block } = arrived;
+        let Arrived { connection: id, piece, result } = arrived;
         let now_ms = super::milliseconds(context.now());
-        let Some(block) = block else {
-            // The promised bytes can't be had, and a reset is the only way to say so (RFC 9112, 8).
-            self.figures.stream_errors += 1;
-            return self.abort(id, context);
-        };
-        self.figures.pieces_read += 1;
-        self.figures.piece_bytes_read += block.len() as u64;
+        if let Ok(block) = &result {
+            self.figures.pieces_read += 1;
+            self.figures.piece_bytes_read += block.len() as u64;
+        }
+        // If it has ended meanwhile, nobody wants it.
         let Some(connection) = self.connections.get(id) else { return };
+        if connection.extra.is_none() {
+            return;
+        }
+        let block = match result {
+            Ok(block) => block,
+            Err(error) => {
+                // The promised bytes can't be had, and a reset is the only way to say so (RFC 9112, 8).
+                self.figures.stream_errors += 1;
+                self.desk.iter_mut().for_each(|desk| desk.note(&error));
+                return self.abort(id, context);
+            }
+        };
         let is_first = connection.pieces == 1;
         self.figures.stalls += u64::from(connection.unacknowledged == 0 && !is_first);
         let Some(extra) = connection.extra.as_mut() else { return };
