@@ -16,4 +16,5 @@ pub mod paths;
 pub mod programs;
 pub mod split;
 pub mod tables;
+pub mod video;
 pub mod web;

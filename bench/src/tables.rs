@@ -11,12 +11,12 @@ use crate::harness::bars::{self, Quantity};
 use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
-use crate::https;
 use crate::kv;
 use crate::paths;
 use crate::programs;
 use crate::split::{self, ratio};
 use crate::web::{self, WebBenchOptions};
+use crate::{https, video};
 
 pub use crate::harness::options::BenchOptions;
 
@@ -39,7 +39,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 18] = [
+pub const TABLES: [Entry; 19] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -52,6 +52,13 @@ pub const TABLES: [Entry; 18] = [
         about: "static files over TLS: qanat web and nginx, under wrk on kernel sockets (root)",
         run: https::run,
         chart: https::chart,
+        missing: None,
+    },
+    Entry {
+        name: "video",
+        about: "films from a disk: qanat video and nginx, under wrk on kernel sockets (root)",
+        run: video::run,
+        chart: video::chart,
         missing: None,
     },
     Entry {

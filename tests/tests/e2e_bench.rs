@@ -136,6 +136,14 @@ fn servers_of_https_are_compared() {
 }
 
 #[test]
+fn servers_of_films_are_compared() {
+    scenario(|| {
+        let peers = peers_of(&["video", "--filter", "encrypted, 8"]);
+        assert_eq!(peers, ["nginx", "nginx, from the page cache", "qanat video", "qanat video --spin never"]);
+    });
+}
+
+#[test]
 fn stores_are_compared_by_both_kinds_of_clients() {
     for case in
         ["durable SET, one connection", "half GET, 50 connections, pipeline", "GET, 50 connections, kernel client"]

@@ -143,15 +143,38 @@ fn serve(
             (Spec::new("qanat web", &options.program, &words).placed(topology.client(), SERVER_CPU), OWN)
         }
     };
-    let mut running = start(&spec)?;
-    running.drain();
     let address = SocketAddr::new(IpAddr::V4(address), PORT);
+    Ok((listening(&spec, topology, address)?, address))
+}
+
+/// Starts a server, and waits until it listens.
+pub(crate) fn listening(spec: &Spec, topology: &Topology, address: SocketAddr) -> Result<Running, HarnessError> {
+    let mut running = start(spec)?;
+    running.drain();
     let connects = || TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok();
     let serves = || topology.client().within(connects).unwrap_or(false);
     if !wait_until(PATIENCE, || serves() || !running.is_running()) || !running.is_running() {
         return Err(running.failure("does not listen"));
     }
-    Ok((running, address))
+    Ok(running)
+}
+
+/// What a client makes of a server: it runs for a second, and then for as long as is measured; `figures`: what it said.
+pub(crate) fn loaded(
+    options: &BenchOptions,
+    server: &mut Running,
+    client: impl Fn(Duration) -> Result<String, HarnessError>,
+    figures: impl Fn(&str) -> Option<Measured>,
+) -> Result<Measured, HarnessError> {
+    let load = || {
+        client(Duration::from_secs(1))?;
+        let before = MachineSample::take(None);
+        let output = client(options.duration(Duration::from_secs(4), Duration::from_secs(1)))?;
+        let cpus = between(&before);
+        let figures = figures(&output).map(|figures| figures.with(cpus));
+        figures.ok_or_else(|| HarnessError::Child(format!("the client printed no figures, but: {output:?}")))
+    };
+    load().map_err(|error| if server.is_running() { error } else { server.failure("died while it was loaded") })
 }
 
 fn measure(
@@ -182,16 +205,8 @@ fn measure(
         words.push(&url);
         start(&Spec::new(name, &program, &words).placed(topology.client(), CLIENT_CPU))?.output(duration + PATIENCE)
     };
-    let load = || {
-        client(Duration::from_secs(1))?;
-        let before = MachineSample::take(None);
-        let output = client(options.duration(Duration::from_secs(4), Duration::from_secs(1)))?;
-        let cpus = between(&before);
-        let figures = if name == "wrk" { wrk_figures(&output) } else { h2load_figures(&output) };
-        let figures = figures.map(|figures| figures.with(cpus));
-        figures.ok_or_else(|| HarnessError::Child(format!("{name} printed no figures, but: {output:?}")))
-    };
-    load().map_err(|error| if server.is_running() { error } else { server.failure("died while it was loaded") })
+    let figures = |output: &str| if name == "wrk" { wrk_figures(output) } else { h2load_figures(output) };
+    loaded(options, &mut server, client, figures)
 }
 
 /// Measures; `progress` is told what is being done.
@@ -223,7 +238,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let peers = [Peer::Nginx, Peer::Qanat, Peer::Sleeping];
         let run = |peer: &Peer| measure(options, &topology, &site, (case, *peer));
         let runs = turns.play(case.name, &peers, |peer| peer.name(), run)?;
-        rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
+        let names = peers.map(Peer::name);
+        rows.extend(case_rows((case.name, case.bar), &names, &runs, &mut environment.warnings));
     }
     environment.placement = turns.placement();
     Ok(Table {
@@ -236,7 +252,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     })
 }
 
-fn columns() -> Vec<Column> {
+/// Columns of servers beside nginx.
+pub(crate) fn columns() -> Vec<Column> {
     vec![
         Column::new("requests_per_s", "requests/s", 0).with_spread(),
         Column::new("ratio", "× nginx", 2),
@@ -248,29 +265,36 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String>) -> Vec<Row> {
+/// The rows of a case, for [`columns`]: the first peer is nginx, the last one is to reach so many times its requests for a second of its
+/// processor.
+pub(crate) fn case_rows(
+    (case, bar): (&str, f64),
+    peers: &[&str],
+    runs: &[Vec<Run<Measured>>],
+    warnings: &mut Vec<String>,
+) -> Vec<Row> {
     let placement = common_placement(runs);
     if placement.is_none() {
-        warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case.name));
+        warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case));
     }
     let of = |number: usize, value: fn(&Measured) -> Option<f64>| {
         runs.get(number).and_then(|runs| summarize(runs, placement, value))
     };
     let per_core = |measured: &Measured| measured.server_us().map(|us| 1e6 / us);
     let rate = |measured: &Measured| Some(measured.per_s);
-    let row = |number: usize, peer: Peer| {
+    let row = |number: usize, peer: &str| {
         let own = runs.get(number).map(Vec::as_slice).unwrap_or_default();
         let bad: u64 = own.iter().map(|run| run.result.bad).sum();
         let mut note = placement.map_or_else(|| "mixed".to_owned(), |placement| placement.to_string());
         if bad > 0 {
             note.push_str(&format!(", {bad} FAILED"));
         }
-        if peer == Peer::Sleeping {
-            note.push_str(&format!("; bar {} × per core-second", case.bar));
+        if number + 1 == peers.len() {
+            note.push_str(&format!("; bar {bar} × per core-second"));
         }
         Row {
-            case: case.name.to_owned(),
-            peer: peer.name().to_owned(),
+            case: case.to_owned(),
+            peer: peer.to_owned(),
             values: vec![
                 of(number, rate),
                 Summary::relative(of(number, rate), of(0, rate)),
@@ -284,10 +308,10 @@ fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings:
             note,
         }
     };
-    peers.iter().enumerate().map(|(number, peer)| row(number, *peer)).collect()
+    peers.iter().enumerate().map(|(number, peer)| row(number, peer)).collect()
 }
 
-fn remarks() -> Vec<String> {
+pub(crate) fn remarks() -> Vec<String> {
     [
         "µs/request: all work on the server's processor, interrupts included. A server that polls for its next request is charged for \
          that, too; «--spin never» is what it needs.",

@@ -79,6 +79,7 @@ fn run_length(text: &str) -> Result<Duration, String> {
 enum Table {
     Web(WebArguments),
     Https(HttpsArguments),
+    Video(VideoArguments),
     Disk(DiskArguments),
     Dns(DnsArguments),
     Echo(EchoArguments),
@@ -208,6 +209,18 @@ struct HttpsArguments {
     common: Common,
 }
 
+/// `qanat video` and nginx in turn, from the same disk, under wrk on kernel sockets
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench video --quick                 a minute
+  sudo qanat bench video                         five runs of each: eight minutes
+  sudo qanat bench video --filter encrypted      some of its rows")]
+struct VideoArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// `qanat web` on a device of its own and on a card of the daemon's, in turn, under the same client
 #[derive(Args)]
 #[command(after_help = "\
@@ -317,6 +330,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Https(https)) => run_one("https", &https.common),
+        Some(Table::Video(video)) => run_one("video", &video.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
