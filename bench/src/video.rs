@@ -12,7 +12,7 @@ use crate::harness::svg::Chart;
 use crate::harness::table::Table;
 use crate::harness::topology::{SERVER_KERNEL, Topology};
 use crate::harness::{HarnessError, cpu, installed};
-use crate::https::{case_rows, columns, listening, loaded, remarks};
+use crate::https::{case_rows, columns, listening, loaded, nginx_settings, remarks};
 use crate::programs::clients::wrk_figures;
 use crate::programs::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use crate::web::nginx_version;
@@ -91,28 +91,15 @@ impl Films {
         let add = ["video", "--disk", &disk, "add", &folder, "--size", "512M"];
         start(&Spec::new("qanat video add", &options.program, &add))?.output(PATIENCE)?;
         films.0.write("chunks.lua", SCRIPT)?;
-        // As its users tune it; what both have in common is said, so that it is the same.
-        let listen = |number: u16, more: &str| {
+        let server = |number: u16, more: &str| {
+            let (encrypted, plain) = (443 + number, 80 + number);
             format!(
-                "server {{ listen {SERVER_KERNEL}:{} ssl backlog=4096; listen {SERVER_KERNEL}:{} backlog=4096; root {directory}; {more} }}\n",
-                443 + number,
-                80 + number
+                "server {{ listen {SERVER_KERNEL}:{encrypted} ssl backlog=4096; listen {SERVER_KERNEL}:{plain} backlog=4096; \
+                 root {directory}; {more} }}\n"
             )
         };
-        let configuration = format!(
-            "daemon off; user root; worker_processes 1; worker_rlimit_nofile 65536; pid {directory}/nginx.pid;\n\
-             error_log {directory}/error.log crit; events {{ worker_connections 16384; use epoll; }}\n\
-             http {{ access_log off; sendfile on; tcp_nopush on; tcp_nodelay on;\n\
-               keepalive_timeout 600s; keepalive_requests 1000000000;\n\
-               open_file_cache max=1000 inactive=600s; open_file_cache_valid 600s;\n\
-               default_type application/octet-stream;\n\
-               ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;\n\
-               ssl_session_tickets on; ssl_buffer_size 16k;\n\
-               ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;\n\
-               {}{} }}\n",
-            listen(0, ""),
-            listen(1, "directio 512; aio threads; output_buffers 2 256k;"),
-        );
+        let servers = server(0, "") + &server(1, "directio 512; aio threads; output_buffers 2 256k;");
+        let configuration = nginx_settings(&directory, &servers);
         films.0.write("nginx.conf", configuration)?;
         Ok(films)
     }

@@ -94,19 +94,9 @@ impl Site {
             let content: Vec<u8> = (0..case.bytes).map(|_| random.next() as u8).collect();
             site.0.write(&format!("{SERVED}/{}.bin", case.bytes), content)?;
         }
-        // As its users tune it; what both have in common is said, so that it is the same.
-        let configuration = format!(
-            "daemon off; user root; worker_processes 1; worker_rlimit_nofile 65536; pid {directory}/nginx.pid;\n\
-             error_log {directory}/error.log crit; events {{ worker_connections 16384; use epoll; }}\n\
-             http {{ access_log off; sendfile on; tcp_nopush on; tcp_nodelay on;\n\
-               keepalive_timeout 600s; keepalive_requests 1000000000;\n\
-               open_file_cache max=1000 inactive=600s; open_file_cache_valid 600s;\n\
-               default_type application/octet-stream;\n\
-               ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;\n\
-               ssl_session_tickets on; ssl_buffer_size 16k;\n\
-               ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;\n\
-               server {{ listen {SERVER_KERNEL}:{PORT} ssl http2 backlog=4096; root {directory}/{SERVED}; }} }}\n"
-        );
+        let server =
+            format!("server {{ listen {SERVER_KERNEL}:{PORT} ssl http2 backlog=4096; root {directory}/{SERVED}; }}");
+        let configuration = nginx_settings(&directory, &server);
         site.0.write("nginx.conf", configuration)?;
         Ok(site)
     }
@@ -118,6 +108,23 @@ impl Site {
     fn file(&self, name: &str) -> String {
         self.0.path().join(name).display().to_string()
     }
+}
+
+/// nginx' settings for these servers, with certificate and key in `directory`. As its users tune it; what both have in common is said, so
+/// that it is the same.
+pub(crate) fn nginx_settings(directory: &str, servers: &str) -> String {
+    format!(
+        "daemon off; user root; worker_processes 1; worker_rlimit_nofile 65536; pid {directory}/nginx.pid;\n\
+         error_log {directory}/error.log crit; events {{ worker_connections 16384; use epoll; }}\n\
+         http {{ access_log off; sendfile on; tcp_nopush on; tcp_nodelay on;\n\
+           keepalive_timeout 600s; keepalive_requests 1000000000;\n\
+           open_file_cache max=1000 inactive=600s; open_file_cache_valid 600s;\n\
+           default_type application/octet-stream;\n\
+           ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;\n\
+           ssl_session_tickets on; ssl_buffer_size 16k;\n\
+           ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;\n\
+           {servers} }}\n"
+    )
 }
 
 fn serve(
