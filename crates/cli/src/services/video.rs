@@ -65,7 +65,7 @@ pub struct Arguments {
     /// Write a log in combined format to this file
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// Pages of this origin may play films: * (all), or one as https://films.example
+    /// Pages of this origin may play films: * (all), or the address that pages come from, without a path
     #[arg(long, value_name = "ORIGIN", default_value = "*")]
     allow_origin: String,
     /// How congestion is controlled (default: cubic); bbr keeps its rate on paths that lose at random
