@@ -367,3 +367,36 @@ fn a_disk_that_is_served_is_not_changed() {
         assert_eq!(server.stop().code, Some(0));
     });
 }
+
+#[test]
+fn films_are_served_from_the_daemons_disks() {
+    scenario(|| {
+        let folder = Pages::new();
+        let large = Pages::pattern(LARGE_BYTES);
+        folder.write("cut/large.bin", &large);
+        let socket = folder.file("control.sock");
+        let asks = |words: &[&str]| {
+            Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", &socket).patience(PATIENCE)
+        };
+        let _daemon = asks(&["up"]).start();
+        eventually("the daemon listens", PATIENCE, || asks(&["limits"]).run().code == Some(0));
+        let (cut, file) = (folder.file("cut").display().to_string(), folder.file("fast.img").display().to_string());
+        let own = folder.file("own");
+        std::fs::create_dir(&own).expect("a directory");
+        asks(&["disk", "add", "fast", "--file", &file, "--size", "128M"]).succeeds();
+        asks(&["disk", "add", "own", "--directory", &own.display().to_string(), "--size", "128M"]).succeeds();
+        // By the disk's core, and by a file of its own.
+        for disk in ["fast", "own"] {
+            asks(&["disk", "create", "films", "--on", disk, "--size", "96M"]).succeeds();
+            asks(&["video", "--disk", disk, "add", &cut]).succeeds();
+            let mut server = asks(&["video", "--disk", disk]).start();
+            let get = ["-s", "--max-time", "60", "http://10.77.0.2/cut/large.bin"];
+            let mut got = Vec::new();
+            eventually("it serves", PATIENCE, || {
+                got = Program::new("curl").arguments(get).patience(PATIENCE).run().stdout;
+                !got.is_empty() || !server.is_running()
+            });
+            assert!(got == large, "{disk}: {:?}", server.is_running());
+        }
+    });
+}

@@ -37,10 +37,20 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// The memory that a service shares with a disk core.
 #[derive(Clone, Copy, Debug)]
 pub struct AreaBuffers {
-    /// Buffers, and requests under way at once: 1…256.
+    /// How many. Of requests as many are under way at once, or [`DEPTH_MAX`](AreaBuffers::DEPTH_MAX).
     pub count: u32,
     /// Bytes of each: a power of two from 4,096 to 131,072. One transfer has as many at most.
     pub bytes: u32,
+}
+
+impl AreaBuffers {
+    /// Requests that may be under way at once.
+    pub const DEPTH_MAX: u32 = 256;
+
+    /// Requests that are under way at once, at most.
+    pub fn depth(&self) -> u32 {
+        self.count.min(AreaBuffers::DEPTH_MAX)
+    }
 }
 
 /// Why an area of the daemon's can't be had.
@@ -150,7 +160,7 @@ impl fmt::Debug for DaemonArea {
 }
 
 fn options(buffers: AreaBuffers) -> NvmeOptions {
-    NvmeOptions { depth: buffers.count, transfer_bytes_max: buffers.bytes, ..NvmeOptions::default() }
+    NvmeOptions { depth: buffers.depth(), transfer_bytes_max: buffers.bytes, ..NvmeOptions::default() }
 }
 
 fn bring_up(path: &AreaPath, shared: SharedArea, options: NvmeOptions) -> Result<QueuePair, DaemonAreaError> {
@@ -163,13 +173,14 @@ fn bring_up(path: &AreaPath, shared: SharedArea, options: NvmeOptions) -> Result
 fn own_area(
     path: &AreaPath,
     own: OwnArea,
-    AreaBuffers { count, bytes }: AreaBuffers,
+    buffers: AreaBuffers,
     fence: AreaFence,
 ) -> Result<StorageArea, DaemonAreaError> {
+    let AreaBuffers { count, bytes } = buffers;
     let memory = |error: io::Error| OpenError::Memory { bytes: count as usize * bytes as usize, error };
     let opened = || -> Result<StorageArea, OpenError> {
         let region = Region::new(count, bytes).map_err(memory)?;
-        let (uring, lease) = own.open(path, count, &region)?;
+        let (uring, lease) = own.open(path, buffers.depth(), &region)?;
         let pool = region.pool(count).ok_or_else(|| memory(io::ErrorKind::OutOfMemory.into()))?;
         Ok(StorageArea::new(Box::new(uring), pool).with_lease(lease, fence))
     };

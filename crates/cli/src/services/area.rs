@@ -8,9 +8,6 @@ use qanat_control::protocol::AreaPath;
 use qanat_nic::Region;
 use std::path::Path;
 
-/// Requests that are under way at once, at most.
-const DEPTH_MAX: u32 = 256;
-
 /// Opens the area. `made`: the size of a file that is made if there is none; without it nothing is made or changed.
 pub fn open(disk: &Path, area: &AreaName, made: Option<u64>, buffers: AreaBuffers) -> Result<Storage, String> {
     let place = PlaceArguments { on: disk.to_owned(), json: false, daemon: DaemonArguments::default() };
@@ -23,7 +20,7 @@ pub fn open(disk: &Path, area: &AreaName, made: Option<u64>, buffers: AreaBuffer
     let AreaBuffers { count, bytes } = buffers;
     let region = Region::new(count, bytes).map_err(|error| format!("memory for buffers: {error}"))?;
     let pool = region.pool(count).ok_or("no buffers")?;
-    let options = DiskOptions { depth: count.min(DEPTH_MAX), ..DiskOptions::default() };
+    let options = DiskOptions { depth: buffers.depth(), ..DiskOptions::default() };
     let regions = std::slice::from_ref(&region);
     storage.add(match made {
         Some(size) => StorageArea::new(Box::new(own_area::open(disk, area, size, options, regions)?), pool),
