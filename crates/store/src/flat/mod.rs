@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::position::Position;
 use crate::told::Told;
 use qanat_api::{AreaId, Event, StorageCommands};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Objects of the table that a checkpoint writes at once.
 const CHECKPOINT_STEP: usize = 16;
@@ -166,13 +166,18 @@ impl Objects {
         }
     }
 
-    /// Finds out what is free. No two objects may have the same room.
+    /// Finds out what is free. No two objects may have the same room, or the same generation, which readings go by.
     fn divide(&mut self) -> Result<(), StoreError> {
         let bytes = self.log.io().geometry().bytes();
         let ring = self.log.superblock().map_or(0, |superblock| superblock.ring.start + superblock.ring.bytes);
         self.reads = Reads::new(self.identity());
         self.space = Space::new(ring, whole_units(bytes));
+        let mut generations = BTreeSet::new();
         for (name, extent) in &self.table.objects {
+            if !generations.insert(extent.generation) {
+                let what = "two objects have the same generation";
+                return Err(StoreError::Contradiction { place: extent.place, what });
+            }
             if extent.bytes > 0 && !self.space.take_at(extent.place, extent.taken()) {
                 let what = "an object lies where another does, or outside of the area";
                 return Err(StoreError::Contradiction { place: extent.place, what });
