@@ -91,6 +91,7 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
     ),
     (&["getsockopt", "setsockopt"], Supported, "see the options"),
     (&["fork", "vfork", "daemon"], Supported, "the child has the same sockets"),
+    (&["_exit", "_Exit"], Supported, "no other thread of the process is cut off within the stack"),
     (&["fdopen", "dprintf", "vdprintf", "__dprintf_chk", "__vdprintf_chk"], Supported, ""),
     (
         &["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve"],
