@@ -185,7 +185,7 @@ fn nginx_with_workers_serves_both_and_reloads() {
         // All addresses: the kernel's too.
         assert_eq!(get("http://127.0.0.1/").text(), "It flows.");
         assert_eq!(get("http://10.77.0.2/large.bin").stdout, Pages::pattern(3_000_000), "by sendfile");
-        let many = Program::new("wrk").arguments(["-t1", "-c16", "-d1", "http://10.77.0.2/"]).run();
+        let many = Program::new("wrk").arguments(["-t1", "-c16", "-d1", "--timeout", "20s", "http://10.77.0.2/"]).run();
         assert!(!many.text().contains("Socket errors") && many.text().contains("requests in"), "{}", many.text());
         // New workers, forked from the master, with the listeners it has.
         site.write("index.html", "It flows on.");

@@ -241,7 +241,7 @@ impl Engine {
 
     /// Arrivals, time-outs, back-offs, the window's ends. Call at [`next_due`](Engine::next_due) and every [`TICK`].
     pub fn tick(&mut self, now: Time, transport: &mut impl Transport) {
-        if self.phase != Phase::Over && now >= self.phase_end {
+        if self.phase != Phase::Over && now >= self.phase_end && !self.waits_for_the_first(now) {
             self.next_phase(now, transport);
         }
         if self.phase == Phase::Over {
@@ -279,6 +279,13 @@ impl Engine {
             }
         }
         self.connect_some(now, transport);
+    }
+
+    /// A window without an answer and without an error says nothing of the server: a slow first answer, or a processor that was
+    /// elsewhere, would be «not serving». Such a window goes on for as long as a request may take.
+    fn waits_for_the_first(&self, now: Time) -> bool {
+        let is_empty = self.requests == 0 && self.errors.total() == 0;
+        self.phase == Phase::Window && is_empty && now < self.phase_end + self.options.timeout
     }
 
     fn next_phase(&mut self, now: Time, transport: &mut impl Transport) {

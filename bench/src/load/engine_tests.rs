@@ -94,6 +94,23 @@ fn closed_loop_keeps_the_pipe_full() {
 }
 
 #[test]
+fn a_first_answer_may_take_longer_than_the_window() {
+    let options = EngineOptions { duration: Duration::from_millis(100), ..options() };
+    let (mut slow, mut transport) = engine(options.clone());
+    slow.connected(0, at(10), &mut transport);
+    slow.tick(at(150_000), &mut transport);
+    assert!(!slow.is_over(), "nothing is known yet");
+    slow.data(0, ANSWER, at(160_000), &mut transport);
+    slow.tick(at(170_000), &mut transport);
+    assert_eq!(slow.take_report().map(|report| (report.requests, report.errors_total)), Some((1, 0)));
+
+    let (mut silent, mut transport) = engine(options);
+    silent.connected(0, at(10), &mut transport);
+    silent.tick(at(1_100_000), &mut transport);
+    assert!(silent.is_over(), "no answer is waited for any longer");
+}
+
+#[test]
 fn with_close_the_server_closes_first() {
     let (mut engine, mut transport) = engine(EngineOptions { close: true, ..options() });
     engine.connected(0, at(10), &mut transport);

@@ -38,7 +38,8 @@ fn nginx_is_upgraded_under_load() {
         eventually("nginx answers", PATIENCE, || get("http://10.77.0.2/").text() == "It flows.");
         let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap_or_default();
         let old = process(&read("pid")).expect("a master");
-        let load = Program::new("wrk").arguments(["-t1", "-c8", "-d3", "http://10.77.0.2/"]).start();
+        let load =
+            Program::new("wrk").arguments(["-t1", "-c8", "-d3", "--timeout", "20s", "http://10.77.0.2/"]).start();
         kill_process(old, Signal::USR2).expect("a signal");
         eventually("the new master has written its number", PATIENCE, || {
             process(&read("pid.oldbin")) == Some(old) && process(&read("pid")).is_some_and(|new| new != old)

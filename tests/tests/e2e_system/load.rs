@@ -21,7 +21,7 @@ fn load<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Value {
 fn wrk_sees_no_error_and_everything_comes_back() {
     scenario(|| {
         let mut server = Server::start(&["site"]);
-        let arguments = ["-t", "2", "-c", "128", "-d", "2s", &server.url("/images/qanat.png")];
+        let arguments = ["-t", "2", "-c", "128", "-d", "2s", "--timeout", "20s", &server.url("/images/qanat.png")];
         let text = Program::new("wrk").arguments(arguments).succeeds().text();
         assert!(text.contains("Requests/sec"), "{text}");
         assert!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");

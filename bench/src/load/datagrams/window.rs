@@ -164,7 +164,9 @@ impl Window {
         if let Some(schedule) = &mut self.schedule {
             schedule.advance(now);
         }
-        match (begins, now < self.window_end || !self.counting) {
+        // A window in which nothing came and nothing was lost says nothing of the peer: it goes on for as long as an answer may take.
+        let is_empty = self.received + self.strange + self.lost == 0 && now < self.window_end + self.timeout;
+        match (begins, now < self.window_end || is_empty || !self.counting) {
             (_, false) => Phase::Over,
             (true, true) => Phase::Begun,
             (false, true) => Phase::Going,
@@ -241,6 +243,23 @@ mod tests {
         assert_eq!((report.sent, report.received, report.lost, report.strange), (3, 1, 1, 3));
         assert_eq!(report.round_trip_us.count, 1);
         assert_eq!(window.tick(Time::from_millis(3_001), true), Phase::Over);
+    }
+
+    #[test]
+    fn a_first_answer_may_take_longer_than_the_window() {
+        let options = Pace { duration: Duration::from_millis(100), timeout: Duration::from_millis(250), ..options() };
+        let mut window = Window::new(&options, Time::ZERO);
+        window.tick(Time::ZERO, true);
+        let mark = window.next(Time::ZERO).unwrap();
+        assert_eq!(window.tick(Time::from_millis(120), true), Phase::Going, "nothing is known yet");
+        window.back(mark, Time::from_millis(130));
+        assert_eq!(window.tick(Time::from_millis(140), true), Phase::Over);
+        assert_eq!(window.report(Time::from_millis(140)).received, 1);
+
+        let mut window = Window::new(&options, Time::ZERO);
+        window.tick(Time::ZERO, true);
+        window.next(Time::ZERO).unwrap();
+        assert_eq!(window.tick(Time::from_millis(360), true), Phase::Over, "no answer is waited for any longer");
     }
 
     #[test]

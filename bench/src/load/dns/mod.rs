@@ -166,16 +166,15 @@ mod tests {
         let mut options = DnsLoadOptions::new("10.77.0.2:53".parse().unwrap());
         options.pace.window = 8;
         options.pace.duration = Duration::from_millis(200);
-        options.pace.timeout = Duration::from_secs(5);
         let stop = StopHandle::new().unwrap();
         for echoed in [true, false] {
             options.echoed = echoed;
             // Questions are no answers: nothing counts until it is said to be an echo.
-            options.pace.duration = Duration::from_millis(if echoed { 200 } else { 20 });
+            options.pace.timeout = if echoed { Duration::from_secs(5) } else { Duration::from_millis(20) };
             let far = PairEcho::Raw.far_end(options.target, None);
             let report = over_link(&options, &queries(), (&Link::pair(), far), &stop, &mut |_| {}).unwrap();
             assert_eq!(report.trips.received > 8, echoed, "{report}");
-            assert_eq!((report.trips.lost, report.questions), (0, 3), "{report}");
+            assert_eq!((report.trips.lost > 0, report.questions), (!echoed, 3), "{report}");
         }
     }
 
