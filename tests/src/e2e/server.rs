@@ -249,8 +249,9 @@ impl Stopped {
                 leaks.push(format!("{name}={} (at most {allowed})", usage[name]));
             }
         }
-        // Frames of content stay ready; each must be known to the content it is for.
-        if usage["prepared_frames_in_use"] != self.last["web"]["ready_frames"] {
+        // Frames of content stay ready, where there is such; each must be known to the content it is for.
+        let ready = self.last["web"]["ready_frames"].as_u64().unwrap_or(0);
+        if count("prepared_frames_in_use") != ready {
             leaks.push(format!("prepared frames lost: {usage} {}", self.last["web"]));
         }
         leaks

@@ -1,6 +1,7 @@
 //! Commands that run a service. A new one is a line in each of the two lists below, and a file with its options.
 
 mod area;
+mod cache;
 mod congestion;
 mod delay;
 mod dns;
@@ -35,4 +36,4 @@ macro_rules! services {
     };
 }
 
-services!(Hello: hello, Web: web, Video: video, Delay: delay, Dns: dns, Kv: kv, Echo: echo, EchoDisk: echo_disk);
+services!(Hello: hello, Web: web, Video: video, Delay: delay, Dns: dns, Kv: kv, Cache: cache, Echo: echo, EchoDisk: echo_disk);

@@ -1,0 +1,168 @@
+//! [`CacheService`]: connections, datagrams, bounds and time.
+
+mod connection;
+mod datagrams;
+mod streams;
+
+use crate::engine::settings::Settings;
+use crate::engine::state::Engine;
+use crate::figures::Figures;
+use crate::output::Output;
+use connection::Connection;
+pub use datagrams::Datagrams;
+use qanat::{Chunk, Commands, Context, Event, ListenOptions, ListenerId, Service, StartError, Time, UdpSocketId};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often the time is looked at, items that have ended go, and connections are looked after.
+const TICK: Duration = Duration::from_millis(100);
+const TICK_TOKEN: u64 = 1;
+
+/// What a cache is made of.
+#[derive(Clone, Debug)]
+pub struct CacheConfig {
+    /// The port of TCP.
+    pub port: u16,
+    /// Also at IPv6 addresses.
+    pub serves_six: bool,
+    /// Where datagrams are answered; `None`: nowhere.
+    pub datagrams: Option<Datagrams>,
+    /// What an operator says.
+    pub settings: Settings,
+}
+
+/// A cache.
+#[derive(Debug)]
+pub struct CacheService {
+    config: CacheConfig,
+    engine: Engine,
+    /// Where answers are written, of one client after the other.
+    output: Output,
+    connections: Vec<Connection>,
+    listeners: Vec<ListenerId>,
+    /// The time of the loop, and the time of day then (Unix, ms).
+    wall: (Time, i64),
+    /// An answer by datagrams, and one of them.
+    answer: Vec<u8>,
+    datagram: Vec<u8>,
+    datagrams: u64,
+    datagrams_malformed: u64,
+    datagrams_unanswered: u64,
+    idle_closed: u64,
+}
+
+fn time_of_day_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+impl CacheService {
+    /// An empty one.
+    pub fn new(config: CacheConfig) -> CacheService {
+        let engine = Engine::new(config.settings.clone(), time_of_day_ms() / 1_000);
+        CacheService {
+            config,
+            engine,
+            output: Output::default(),
+            connections: Vec::new(),
+            listeners: Vec::new(),
+            wall: (Time::ZERO, 0),
+            answer: Vec::new(),
+            datagram: Vec::new(),
+            datagrams: 0,
+            datagrams_malformed: 0,
+            datagrams_unanswered: 0,
+            idle_closed: 0,
+        }
+    }
+
+    /// What it has done.
+    pub fn figures(&self) -> Figures {
+        let Engine { counts, connections, items, .. } = &self.engine;
+        Figures {
+            gets: counts.get_commands + counts.touch_commands,
+            hits: counts.get_hits + counts.touch_hits,
+            sets: counts.set_commands,
+            items: items.len() as u64,
+            memory_bytes: items.memory(),
+            evicted: items.evicted,
+            reclaimed: counts.reclaimed,
+            stores_refused: counts.store_too_large + counts.store_no_memory,
+            connections: connections.total,
+            connections_open: connections.open,
+            refused: connections.rejected,
+            slow_closed: connections.slow,
+            idle_closed: self.idle_closed,
+            input_bytes: connections.input_bytes,
+            output_bytes: connections.output_bytes,
+            datagrams: self.datagrams,
+            datagrams_malformed: self.datagrams_malformed,
+            datagrams_unanswered: self.datagrams_unanswered,
+        }
+    }
+
+    fn tick(&mut self, context: &mut impl Commands) {
+        let now = context.now();
+        self.wall = (now, time_of_day_ms());
+        self.engine.set_time(self.wall_s(now));
+        self.engine.sweep();
+        self.look_after(context);
+        // A stack without timers left has more than this one to wait for.
+        let _ = context.set_timer(TICK, TICK_TOKEN);
+    }
+
+    fn on(&mut self, event: Event, context: &mut impl Commands) {
+        match event {
+            Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
+            Event::Data { connection, chunk } => self.data(connection, chunk, context),
+            Event::Acked { connection, bytes } => self.acknowledged(connection, bytes, context),
+            Event::PeerClosed { connection } => self.peer_closed(connection, context),
+            Event::Closed { connection, .. } => self.closed(connection),
+            Event::Datagram { socket, peer, chunk } => self.datagram(socket, peer, chunk, context),
+            Event::Timer { token: TICK_TOKEN, .. } => self.tick(context),
+            _ => {}
+        }
+    }
+}
+
+impl Service for CacheService {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
+        let mut addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+        addresses.extend(self.config.serves_six.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
+        for address in addresses {
+            let local = SocketAddr::new(address, self.config.port);
+            self.listeners.push(context.listen(local, ListenOptions::default()).map_err(StartError::at(local))?);
+            if let Some(datagrams) = &self.config.datagrams {
+                let local = SocketAddr::new(address, datagrams.port);
+                context.bind_udp(local).map_err(StartError::at(local))?;
+            }
+        }
+        self.tick(context);
+        Ok(())
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        self.on(event, context);
+    }
+
+    fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk, context: &mut Context<'_>) {
+        CacheService::datagram(self, socket, peer, chunk, context);
+    }
+
+    fn stop(&mut self, context: &mut Context<'_>) {
+        for listener in std::mem::take(&mut self.listeners) {
+            // It is there, or the card is gone.
+            let _ = context.close_listener(listener);
+        }
+        for connection in &mut self.connections {
+            if let (Some(id), false) = (connection.id, connection.is_closing) {
+                connection.is_closing = true;
+                let _ = context.close(id);
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.engine.connections.open == 0
+    }
+}
