@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bounded;
+pub mod cache;
 pub mod control;
 pub mod descriptors;
 pub mod differential;
@@ -78,6 +79,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tenant", corpus: "tenant", run: tenant::tenant, repair: None },
     Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
+    Target { name: "cache", corpus: "cache", run: cache::cache, repair: None },
     Target { name: "kv", corpus: "kv", run: kv::kv, repair: None },
     Target { name: "kv_dump", corpus: "kv_dump", run: kv_dump::kv_dump, repair: Some(kv_dump::repair) },
     Target { name: "tls", corpus: "tls", run: tls::tls, repair: None },

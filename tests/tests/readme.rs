@@ -207,6 +207,18 @@ fn every_command_of_the_readme_does_what_it_says() {
                     let text = program(&words, here).succeeds().text();
                     assert!(text.contains("water") && (*what == "add" || text.contains("1 films")), "{text}");
                 }
+                ["qanat", "cache", ..] => {
+                    interrupt(server.take());
+                    server = Some(program(&words, here).start());
+                    eventually("it serves", Duration::from_secs(10), || TcpStream::connect("10.77.0.2:11211").is_ok());
+                }
+                ["memcstat", ..] => {
+                    assert!(program(&words, here).succeeds().text().contains("curr_items"));
+                }
+                ["qanat", "load", "memcached", ..] => {
+                    assert!(program(&words, here).succeeds().text().contains("answers"));
+                    interrupt(server.take());
+                }
                 ["qanat", "video", ..] => {
                     interrupt(server.take());
                     server = Some(program(&words, here).start());

@@ -33,6 +33,8 @@ struct Case {
     load: Load,
     /// How much better than the kernel it has to be; see [`Bar`].
     bar: Option<Bar>,
+    /// How many times the kernel's requests a core-second a native service has to answer.
+    native_bar: Option<f64>,
     is_quick: bool,
 }
 
@@ -48,12 +50,12 @@ enum Bar {
 }
 
 const fn case(name: &'static str, program: Program, load: &'static str, bar: Option<Bar>, is_quick: bool) -> Case {
-    Case { name, program, load: Load::Ours(load), bar, is_quick }
+    Case { name, program, load: Load::Ours(load), bar, native_bar: None, is_quick }
 }
 
 /// A case with a client on the kernel's sockets and default offloads, as users have it.
 const fn ordinary(name: &'static str, program: Program, client: KernelClient, bar: f64) -> Case {
-    Case { name, program, load: Load::Kernel(client), bar: Some(Bar::Rate(bar)), is_quick: true }
+    Case { name, program, load: Load::Kernel(client), bar: Some(Bar::Rate(bar)), native_bar: None, is_quick: true }
 }
 
 const fn wrk(path: &'static str) -> KernelClient {
@@ -115,14 +117,16 @@ const CASES: [Case; 22] = [
         "memcached {} --udp --window 64",
         Some(Bar::PerCore(1.7)),
         true,
-    ),
+    )
+    .native(3.5),
     case(
         "memcached TCP, USR, pipeline 4",
         Program::Memcached,
         "memcached {} -c 16 --pipeline 4 --get 99.8 --key-size 20 --value-size 2",
         Some(Bar::PerCore(1.7)),
         true,
-    ),
+    )
+    .native(6.0),
     case("memcached TCP, 90 % GET, 1 KiB, one connection", Program::Memcached, "memcached {}", None, false),
     case("UDP echo, 64 B, a datagram a call", Program::UdpEcho, "udp {} --window 64", Some(Bar::OfNative(0.7)), false),
     case("UDP echo, 64 B, one at a time", Program::UdpEcho, "udp {}", None, true),
@@ -130,12 +134,18 @@ const CASES: [Case; 22] = [
 ];
 
 impl Case {
+    const fn native(self, bar: f64) -> Case {
+        Case { native_bar: Some(bar), ..self }
+    }
+
     /// The kernel first: others are compared with it.
     fn peers(&self) -> Vec<Sockets> {
         let own = if matches!(self.load, Load::Kernel(_)) { Sockets::Card } else { Sockets::Own };
         let mut peers = vec![Sockets::Kernel, own];
-        if self.program.is_echo() {
-            peers.extend([Sockets::Native, Sockets::Split]);
+        match (self.program.has_native(), own) {
+            (false, _) => {}
+            (true, Sockets::Card) => peers.push(Sockets::NativeCard),
+            (true, _) => peers.extend([Sockets::Native, Sockets::Split]),
         }
         peers
     }
@@ -260,6 +270,11 @@ fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnin
         if bad > 0 {
             note.push_str(&format!(", {bad} FAILED"));
         }
+        if sockets == Sockets::Native
+            && let Some(bar) = case.native_bar
+        {
+            note.push_str(&format!("; bar {bar} × per core-second"));
+        }
         if matches!(sockets, Sockets::Own | Sockets::Card)
             && let Some(bar) = case.bar
         {
@@ -296,6 +311,8 @@ fn remarks() -> Vec<String> {
          charged to the client.",
         "Every answer of redis and memcached is compared with what was written, byte by byte; FAILED are wrong, lost or \
          refused ones.",
+        "«native»: the same by a service of the native API: `qanat cache` in place of memcached, with all of memcached's protocols, and \
+         `qanat echo`.",
         "«native, split»: the echo as a service whose stack is in another process, both on the server's processor: what a \
          stack behind another process, instead of in the program, would cost at least.",
         "haproxy's backend on another card is an nginx whose sockets are as haproxy's (the kernel's, or of `qanat run`), on haproxy's \

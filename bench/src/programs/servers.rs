@@ -47,12 +47,12 @@ impl Backend {
     fn address(self, sockets: Sockets) -> Option<Ipv4Addr> {
         match self {
             Backend::Nobody => None,
-            Backend::ClientsEnd if sockets == Sockets::Card => Some(CARD_GATEWAY),
+            Backend::ClientsEnd if matches!(sockets, Sockets::Card | Sockets::NativeCard) => Some(CARD_GATEWAY),
             Backend::ClientsEnd => Some(CLIENT_KERNEL),
             Backend::Loopback => Some(Ipv4Addr::LOCALHOST),
             Backend::OtherCard => Some(match sockets {
                 Sockets::Kernel => OTHER_KERNEL,
-                Sockets::Card => CARD_BEHIND,
+                Sockets::Card | Sockets::NativeCard => CARD_BEHIND,
                 Sockets::Own | Sockets::Native | Sockets::Split => OTHER_OWN,
             }),
         }
@@ -113,6 +113,11 @@ impl Program {
         matches!(self, Program::UdpEcho | Program::UdpEchoBatch)
     }
 
+    /// Whether there is a service of the native API that does the same.
+    pub fn has_native(self) -> bool {
+        self.is_echo() || self == Program::Memcached
+    }
+
     fn path(self) -> Result<PathBuf, HarnessError> {
         let (name, package) = self.file();
         find(name, package)
@@ -142,8 +147,10 @@ pub enum Sockets {
     Own,
     /// `qanat run` as users have it: on a card of a daemon's at the client's end.
     Card,
-    /// No sockets at all, a service of the native API: only for the echoes.
+    /// No sockets at all, a service of the native API, if there is one that does the same.
     Native,
+    /// The same as users have it: on a card of a daemon's at the client's end.
+    NativeCard,
     /// The same with its stack in another process, on the same processor.
     Split,
 }
@@ -154,7 +161,7 @@ impl Sockets {
         match self {
             Sockets::Kernel => "kernel",
             Sockets::Own | Sockets::Card => "qanat run",
-            Sockets::Native => "native",
+            Sockets::Native | Sockets::NativeCard => "native",
             Sockets::Split => "native, split",
         }
     }
@@ -162,7 +169,7 @@ impl Sockets {
     fn address(self) -> Ipv4Addr {
         match self {
             Sockets::Kernel => SERVER_KERNEL,
-            Sockets::Card => CARD,
+            Sockets::Card | Sockets::NativeCard => CARD,
             Sockets::Own | Sockets::Native | Sockets::Split => SERVER_OWN,
         }
     }
@@ -174,6 +181,7 @@ impl Sockets {
             Sockets::Own => "own",
             Sockets::Card => "card",
             Sockets::Native => "native",
+            Sockets::NativeCard => "native-card",
             Sockets::Split => "split",
         }
     }
@@ -278,10 +286,16 @@ fn under_run(own: &str, interface: &str, address: Ipv4Addr, gateway: Ipv4Addr) -
     words.map(str::to_owned).to_vec()
 }
 
+/// The words before those of a command that asks the daemon at `socket` for its card.
+fn asking_daemon(socket: &Path) -> Vec<String> {
+    vec!["/usr/bin/env".to_owned(), format!("QANAT_SOCKET={}", socket.display())]
+}
+
 /// The words before a program's that has a card with `address` of the daemon at `socket`.
 fn behind_daemon(own: &str, socket: &Path, address: Ipv4Addr) -> Vec<String> {
-    let (socket, address) = (format!("QANAT_SOCKET={}", socket.display()), format!("{address}/{PREFIX_LENGTH}"));
-    ["/usr/bin/env", &socket, own, "run", "--address", &address, "--"].map(str::to_owned).to_vec()
+    let address = format!("{address}/{PREFIX_LENGTH}");
+    let run = [own, "run", "--address", &address, "--"].map(str::to_owned);
+    asking_daemon(socket).into_iter().chain(run).collect()
 }
 
 /// Starts whose answer haproxy gives, if that is somebody.
@@ -353,6 +367,7 @@ impl Server {
         let mut command = match sockets {
             Sockets::Own => under_run(&own, topology.server_interface(), sockets.address(), CLIENT_KERNEL),
             Sockets::Card => behind_daemon(&own, &files.daemon(topology)?, sockets.address()),
+            Sockets::NativeCard => asking_daemon(&files.daemon(topology)?),
             Sockets::Kernel | Sockets::Native | Sockets::Split => Vec::new(),
         };
         command.extend(arguments((program, sockets), &own, topology, files)?);
@@ -390,6 +405,8 @@ fn arguments(
     let prefixed = format!("{address}/{PREFIX_LENGTH}");
     let name = sockets.word();
     let (port, configuration);
+    let is_native = matches!(sockets, Sockets::Native | Sockets::NativeCard | Sockets::Split);
+    let placement = if sockets == Sockets::Split { "split" } else { "linked" };
     let words: Vec<&str> = match program {
         Program::Nginx => {
             configuration = files.path(&format!("nginx-{name}.conf"));
@@ -400,19 +417,25 @@ fn arguments(
             vec!["-f", &configuration, "-db"]
         }
         Program::Redis => vec!["--bind", &address, "--protected-mode", "no", "--save", ""],
+        Program::Memcached if sockets == Sockets::NativeCard => vec!["cache", "--address", &prefixed],
+        Program::Memcached if is_native => {
+            let mut words = vec!["cache", "--udp", "--udp-trust", "any"];
+            words.extend(["--placement", placement, "--interface", topology.server_interface()]);
+            words.extend(["--address", &prefixed]);
+            words
+        }
         Program::Memcached => {
             port = program.port().to_string();
             vec!["-u", "root", "-l", &address, "-U", &port, "-t", "1"]
         }
-        Program::UdpEcho | Program::UdpEchoBatch if matches!(sockets, Sockets::Native | Sockets::Split) => {
-            let placement = if sockets == Sockets::Split { "split" } else { "linked" };
+        Program::UdpEcho | Program::UdpEchoBatch if is_native => {
             let interface = topology.server_interface();
             vec!["echo", "--udp", "--placement", placement, "--interface", interface, "--address", &prefixed]
         }
         Program::UdpEcho => vec!["echo", "--kernel", "epoll"],
         Program::UdpEchoBatch => vec!["echo", "--kernel", "epoll", "--batch"],
     };
-    let file = if program.is_echo() { own.to_owned() } else { program.path()?.display().to_string() };
+    let file = if program.is_echo() || is_native { own.to_owned() } else { program.path()?.display().to_string() };
     Ok(std::iter::once(file).chain(words.into_iter().map(str::to_owned)).collect())
 }
 

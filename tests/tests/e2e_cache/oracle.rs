@@ -215,7 +215,8 @@ impl Requests {
             "md Zm9v b k\r\n".to_owned(),
             format!("ma {key} N0 J5 v t\r\n"),
             format!("mg {key} {}\r\n", "Oa ".repeat(25)),
-            format!("mg {key} O{}\r\n", "o".repeat(40)),
+            // Of a key that is there memcached counts a fetch before it sees the error.
+            format!("mg nothing O{}\r\n", "o".repeat(40)),
             "verbosity 1\r\n".to_owned(),
             "verbosity\r\n".to_owned(),
             "cache_memlimit 4\r\n".to_owned(),

@@ -39,10 +39,12 @@ pub enum Kind {
     Nginx,
     /// `qanat kv`, durable, on a daemon's card.
     Kv,
+    /// `qanat cache`, on a daemon's card.
+    Cache,
 }
 
 /// All there are.
-pub const KINDS: [Kind; 15] = [
+pub const KINDS: [Kind; 16] = [
     Kind::Web,
     Kind::WebSplit,
     Kind::WebAppCores,
@@ -58,6 +60,7 @@ pub const KINDS: [Kind; 15] = [
     Kind::WebSplitInterface,
     Kind::Nginx,
     Kind::Kv,
+    Kind::Cache,
 ];
 
 /// What a kind of service promises for a fault.
@@ -104,6 +107,7 @@ impl Kind {
             Kind::WebSplitInterface => "web-split-interface",
             Kind::Nginx => "nginx-interface",
             Kind::Kv => "kv",
+            Kind::Cache => "cache",
         }
     }
 
@@ -138,7 +142,7 @@ impl Kind {
             Kind::Dns | Kind::Secondary => 53,
             Kind::Echo | Kind::EchoByHand => 7,
             Kind::Redis | Kind::Kv => 6_379,
-            Kind::Memcached => 11_211,
+            Kind::Memcached | Kind::Cache => 11_211,
             _ => 80,
         }
     }
@@ -167,7 +171,7 @@ impl Kind {
             Kind::Dns | Kind::Secondary => [true, false].map(|by_stream| Question::Name { by_stream }).to_vec(),
             Kind::Echo | Kind::EchoByHand => [true, false].map(|by_stream| Question::Echo { by_stream }).to_vec(),
             Kind::Redis => vec![Question::Redis],
-            Kind::Memcached => vec![Question::Memcached],
+            Kind::Memcached | Kind::Cache => vec![Question::Memcached],
             Kind::Kv => vec![Question::Count],
             _ => [true, false].map(|keeps| Question::Page { path: "/page", keeps }).to_vec(),
         }
@@ -204,6 +208,7 @@ impl Kind {
                 own(&[&run[..], &redis].concat())
             }
             Kind::Kv => own(&["kv", "--json", "--disk", &at("kv.img"), "--size", "64M", "--address", &address]),
+            Kind::Cache => own(&["cache", "--json", "--address", &address]),
             Kind::Memcached => own(&[&run[..], &["--", "memcached", "-l", &self.address(), "-t", "2"]].concat()),
             Kind::Nginx => {
                 let text = format!(

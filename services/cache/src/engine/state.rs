@@ -72,6 +72,16 @@ impl Engine {
         self.cas
     }
 
+    /// Memory that is in use, and the most there may be.
+    pub fn memory(&self) -> (u64, u64) {
+        (self.items.memory(), self.items.bytes_max())
+    }
+
+    /// Memory that is lent or promised, and in no item that is here.
+    pub fn memory_detached(&self) -> u64 {
+        self.items.detached()
+    }
+
     /// All items go: now, or at a second of the clock. The memory is free when they are met.
     pub fn flush(&mut self, at_s: Option<u32>) {
         self.counts.flush_commands += 1;
