@@ -14,18 +14,23 @@
 
 mod binary;
 mod clock;
+mod config;
 mod engine;
 mod figures;
 mod items;
+mod number;
 mod output;
+mod pending;
 mod service;
 mod session;
 mod statistics;
 mod text;
 
+pub use config::{CacheConfig, Datagrams, Kept};
 pub use engine::settings::{MEMORY_BYTES_MIN, Settings};
 pub use engine::state::Engine;
+pub use engine::users::{User, UsersError, users_of};
 pub use figures::Figures;
 pub use output::Output;
-pub use service::{CacheConfig, CacheService, Datagrams};
+pub use service::CacheService;
 pub use session::Session;

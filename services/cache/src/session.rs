@@ -1,13 +1,17 @@
 //! [`Session`]: what a client's bytes mean, as they come, in whatever pieces.
 
-use crate::binary::{self, HEADER_BYTES, REQUEST_MAGIC, Request};
+use crate::binary;
+use crate::binary::header::{HEADER_BYTES, REQUEST_MAGIC, Request};
 use crate::engine::state::Engine;
+use crate::engine::users::admits;
+use crate::number;
 use crate::output::Output;
-use crate::text::storage::{self, Incoming, Then};
+use crate::pending::{Incoming, Keys, Listing, Next, Then};
+use crate::text;
+use crate::text::replies::NO_MEMORY;
 use crate::text::words::Words;
-use crate::text::{self, Keys, Listing, Next, number};
 
-/// A line that is no `get` is shorter than this; one that is, than the other.
+/// A line that does not take any number of keys is not longer than this; one that does, than the other.
 const LINE_BYTES_MAX: usize = 2_048;
 const GET_LINE_BYTES_MAX: usize = 1 << 20;
 /// A user and a password.
@@ -148,14 +152,26 @@ impl Session {
             self.gathered = line;
             return (used, state);
         }
-        let blanks = self.gathered.iter().take_while(|byte| **byte == b' ').count();
-        let word = self.gathered.get(blanks..).unwrap_or_default();
-        let is_get = self.is_authenticated && (word.starts_with(b"get ") || word.starts_with(b"gets "));
-        let is_too_long = self.gathered.len() > if is_get { GET_LINE_BYTES_MAX } else { LINE_BYTES_MAX };
-        (used, if is_too_long { State::Over } else { State::Request })
+        (used, if self.is_too_long(&self.gathered) { State::Over } else { State::Request })
+    }
+
+    /// Whether a line, or what has come of it, is longer than one may be.
+    #[inline]
+    fn is_too_long(&self, line: &[u8]) -> bool {
+        if line.len() <= LINE_BYTES_MAX {
+            return false;
+        }
+        let blanks = line.iter().take_while(|byte| **byte == b' ').count();
+        let word = line.get(blanks..).unwrap_or_default();
+        let takes_keys = ["get ", "gets ", "gat ", "gats "].iter().any(|name| word.starts_with(name.as_bytes()));
+        line.len() > if takes_keys && self.is_authenticated { GET_LINE_BYTES_MAX } else { LINE_BYTES_MAX }
     }
 
     fn execute(&mut self, line: &[u8], engine: &mut Engine, output: &mut Output) -> State {
+        // In whatever pieces it came.
+        if self.is_too_long(line) {
+            return State::Over;
+        }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if !self.is_authenticated {
             return announce(line, output);
@@ -188,7 +204,7 @@ impl Session {
             return (some, State::Request);
         }
         engine.counts.auth_commands += 1;
-        self.is_authenticated = engine.settings.admits(words.get(0), words.get(1));
+        self.is_authenticated = admits(&engine.settings.users, words.get(0), words.get(1));
         engine.counts.auth_errors += u64::from(!self.is_authenticated);
         output.line(if self.is_authenticated { "STORED" } else { "CLIENT_ERROR authentication failure" });
         (some, State::Request)
@@ -276,7 +292,7 @@ fn value(mut incoming: Incoming, input: &[u8], engine: &mut Engine, output: &mut
     incoming.charge = None;
     match incoming.then {
         Then::Binary(request) => binary::complete(&request, incoming, engine, output),
-        _ => storage::complete(incoming, engine, output),
+        _ => text::complete(incoming, engine, output),
     }
     (used, State::Request)
 }
@@ -294,7 +310,7 @@ fn wait(mut incoming: Incoming, engine: &mut Engine, output: &mut Output) -> Sta
     match &incoming.then {
         Then::Text { is_quiet: true } => {}
         Then::Binary(request) => binary::refuse(request, output),
-        _ => output.line(storage::NO_MEMORY),
+        _ => output.line(NO_MEMORY),
     }
     let end = if is_text { 2 - incoming.end.len() } else { 0 };
     State::Swallow((incoming.left + end) as u64)

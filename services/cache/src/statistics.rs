@@ -6,18 +6,6 @@ use crate::items::item::Segment;
 /// The version whose protocols are spoken, as clients read it, and who speaks them.
 pub const VERSION: &str = concat!("1.6.18-qanat-", env!("CARGO_PKG_VERSION"));
 
-/// What the service knows of its connections.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Connections {
-    pub open: u64,
-    pub total: u64,
-    pub rejected: u64,
-    pub input_bytes: u64,
-    pub output_bytes: u64,
-    /// Closed because they took nothing of what they were owed.
-    pub slow: u64,
-}
-
 /// Figures of a kind; `None`: there is no such kind.
 pub fn of(kind: &[u8], engine: &Engine) -> Option<Vec<(String, String)>> {
     let figures = match kind {

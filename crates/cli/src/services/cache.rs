@@ -7,7 +7,7 @@ use crate::live::grouped;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use qanat::{PROTOCOL_TCP, PROTOCOL_UDP};
-use qanat_cache::{CacheConfig, CacheService, Datagrams, Figures, MEMORY_BYTES_MIN, Settings};
+use qanat_cache::{CacheConfig, CacheService, Datagrams, Figures, Kept, MEMORY_BYTES_MIN, Settings, User, users_of};
 use qanat_control::filter::Addresses;
 use qanat_nic::af_xdp::PortRange;
 use serde_json::{Value, json};
@@ -71,38 +71,22 @@ pub struct Arguments {
 }
 
 /// The users of a file.
-fn users_of(file: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+fn read_users(file: &Path) -> Result<Vec<User>, String> {
     let say = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let length = std::fs::metadata(file).map_err(|error| say(&error))?.len();
     if length > USERS_BYTES_MAX {
         return Err(say(&"no file of users: it is longer than 1 MiB"));
     }
     let text = std::fs::read(file).map_err(|error| say(&error))?;
-    let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let users: Result<Vec<_>, String> = lines
-        .enumerate()
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(number, line)| {
-            let colon = line.iter().position(|byte| *byte == b':').filter(|colon| *colon > 0);
-            let parts = colon.map(|colon| line.split_at(colon)).filter(|(_, rest)| rest.len() > 1);
-            let has_blank = line.contains(&b' ');
-            match parts.filter(|_| !has_blank) {
-                Some((name, password)) => Ok((name.to_vec(), password.get(1..).unwrap_or_default().to_vec())),
-                None => Err(say(&format!("line {}: write NAME:PASSWORD, without blanks", number + 1))),
-            }
-        })
-        .collect();
-    let users = users?;
-    if users.is_empty() {
-        return Err(say(&"there are no users in it: write NAME:PASSWORD, one a line"));
-    }
-    Ok(users)
+    users_of(&text).map_err(|error| say(&error))
 }
 
 /// The cache, as the host knows it.
 struct Cache<'a> {
     arguments: &'a Arguments,
     settings: Settings,
+    /// Items outlive a card.
+    kept: Kept,
 }
 
 impl<'a> Cache<'a> {
@@ -117,7 +101,7 @@ impl<'a> Cache<'a> {
         if !ITEM_BYTES.contains(&arguments.max_item_size) || arguments.max_item_size > arguments.memory / 2 {
             return Err("--max-item-size: give at least 1K, and at most half of --memory and 1G".to_owned());
         }
-        let users = arguments.auth_file.as_deref().map(users_of).transpose()?.unwrap_or_default();
+        let users = arguments.auth_file.as_deref().map(read_users).transpose()?.unwrap_or_default();
         let settings = Settings {
             memory_max: arguments.memory,
             item_max: arguments.max_item_size as usize,
@@ -127,7 +111,7 @@ impl<'a> Cache<'a> {
             idle_timeout_s: arguments.idle_timeout,
             users,
         };
-        Ok(Cache { arguments, settings })
+        Ok(Cache { arguments, settings, kept: Kept::default() })
     }
 }
 
@@ -154,6 +138,7 @@ impl Application for Cache<'_> {
             serves_six: place.serves_six,
             datagrams: udp.then(|| Datagrams { port: *port, trusted: udp_trust.clone() }),
             settings: self.settings.clone(),
+            kept: self.kept.clone(),
         }))
     }
 

@@ -8,9 +8,8 @@ use crate::engine::state::Engine;
 use crate::engine::storing::{Mode, Store, Stored};
 use crate::items::item::{KEY_BYTES_MAX, Value};
 use crate::output::Output;
+use crate::pending::{Incoming, Next, Then};
 use crate::statistics;
-use crate::text::Next;
-use crate::text::storage::{Incoming, Then};
 
 /// What a number is that is made if there is none, unless its time says that none is to be made.
 const NOT_TO_BE_MADE: u32 = u32::MAX;

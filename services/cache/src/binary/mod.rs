@@ -2,7 +2,6 @@
 
 mod answers;
 mod execute;
-mod header;
+pub mod header;
 
 pub use execute::{complete, execute, refuse};
-pub use header::{HEADER_BYTES, REQUEST_MAGIC, Request};

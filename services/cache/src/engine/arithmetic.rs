@@ -3,7 +3,7 @@
 use super::state::Engine;
 use super::storing::{Mode, Store, Stored};
 use crate::items::item::Value;
-use crate::text::number;
+use crate::number;
 
 /// A value longer than this is no number, whatever it begins with: memcached has such in parts.
 const NUMBER_BYTES_MAX: usize = 512 << 10;

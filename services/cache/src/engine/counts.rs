@@ -1,4 +1,4 @@
-//! [`Counts`]: what was done, by its outcome: the names are memcached's.
+//! [`Counts`]: what was done, by its outcome: the names are memcached's. [`Connections`]: what the service adds.
 
 macro_rules! counts {
     ($($(#[$about:meta])* $name:ident,)*) => {
@@ -44,4 +44,16 @@ counts! {
     /// Items that had ended and were found so, by requests or by the sweep.
     reclaimed,
     crawled,
+}
+
+/// What the service knows of its connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connections {
+    pub open: u64,
+    pub total: u64,
+    pub rejected: u64,
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    /// Closed because they took nothing of what they were owed.
+    pub slow: u64,
 }

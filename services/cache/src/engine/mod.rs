@@ -8,3 +8,4 @@ pub mod fetching;
 pub mod settings;
 pub mod state;
 pub mod storing;
+pub mod users;

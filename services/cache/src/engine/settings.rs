@@ -1,5 +1,7 @@
 //! [`Settings`]: what an operator says.
 
+use super::users::User;
+
 /// The smallest bound of memory: memcached takes no smaller one either when it is set later.
 pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
@@ -19,7 +21,7 @@ pub struct Settings {
     /// Seconds after which a connection that says nothing is closed; 0: never.
     pub idle_timeout_s: u32,
     /// Users and passwords; empty: everybody may do everything.
-    pub users: Vec<(Vec<u8>, Vec<u8>)>,
+    pub users: Vec<User>,
 }
 
 impl Default for Settings {
@@ -33,15 +35,5 @@ impl Default for Settings {
             idle_timeout_s: 0,
             users: Vec::new(),
         }
-    }
-}
-
-impl Settings {
-    /// Whether these are a user's words. All users are compared, and all bytes of a password of the same length.
-    pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
-        let is_same = |one: &[u8], other: &[u8]| {
-            one.len() == other.len() && one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other)) == 0
-        };
-        self.users.iter().fold(false, |found, (name, secret)| found | (is_same(name, user) & is_same(secret, password)))
     }
 }

@@ -1,11 +1,10 @@
 //! [`Engine`]: items, the clock, and what they have in common.
 
-use super::counts::Counts;
+use super::counts::{Connections, Counts};
 use super::settings::Settings;
 use crate::clock::Clock;
 use crate::items::item::Item;
 use crate::items::store::Items;
-use crate::statistics::Connections;
 
 /// Items that are looked at each time, whether they have ended.
 const SWEEP_ITEMS: usize = 2_000;
@@ -45,6 +44,18 @@ impl Engine {
             flushed_cas: 0,
             flush_at_s: None,
         }
+    }
+
+    /// The same items in another service, whose counts begin at 0.
+    pub(crate) fn moved(mut self) -> Engine {
+        (self.counts, self.counts_before, self.items.evicted) = (Counts::default(), Counts::default(), 0);
+        self.connections = Connections::default();
+        self
+    }
+
+    /// Nothing, in place of one that is taken away.
+    pub(crate) fn hollow() -> Engine {
+        Engine::new(Settings::default(), 0)
     }
 
     /// It is so late now (Unix seconds).

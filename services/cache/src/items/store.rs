@@ -6,9 +6,9 @@ use super::item::{Item, NONE, Segment, Value};
 use super::order::{List, Order};
 use std::hash::{BuildHasher, RandomState};
 
-/// A bucket of the index, and an item's place.
+/// A bucket of the index; and an item's place, which may be in the list of those that nobody has.
 const BUCKET_COST: u64 = size_of::<u32>() as u64;
-const PLACE_COST: u64 = size_of::<Item>() as u64;
+const PLACE_COST: u64 = (size_of::<Item>() + size_of::<u32>()) as u64;
 /// Memory of an item besides its value, at most: a long key by itself, and what lends a value.
 const BESIDES_BYTES: u64 = 512;
 /// Items that go to make room for one, at most: a value of the largest size may need the room of many small ones.

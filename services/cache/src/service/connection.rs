@@ -20,6 +20,8 @@ pub struct Connection {
     pub unacknowledged: u64,
     /// When the peer said something, or acknowledged something.
     pub moved_at: Time,
+    /// Since when it has held memory that others need, as far as anybody looked.
+    pub holds_since: Option<Time>,
     /// The peer says no more.
     pub peer_closed: bool,
     /// It was told to close: `Closed` follows.

@@ -8,7 +8,6 @@ use crate::engine::state::Engine;
 use crate::output::Output;
 use crate::session::Session;
 use qanat::{Chunk, Commands, UdpSocketId};
-use qanat_control::filter::Addresses;
 use std::net::SocketAddr;
 
 /// The number of the request, of the datagram, how many there are, and nothing.
@@ -18,22 +17,6 @@ const DATAGRAM_BYTES_MAX: usize = 1_400;
 /// The longest answer: its datagrams are counted by 16 bits, and a client that asks for more asks by TCP.
 const ANSWER_BYTES_MAX: usize = 2 << 20;
 const TOO_LONG: &str = "SERVER_ERROR the answer is too long for datagrams: ask by TCP";
-
-/// Where and for whom datagrams are answered.
-#[derive(Clone, Debug)]
-pub struct Datagrams {
-    /// The port.
-    pub port: u16,
-    /// Who gets answers that are longer than the question.
-    pub trusted: Vec<Addresses>,
-}
-
-impl Datagrams {
-    fn trusts(&self, peer: &SocketAddr) -> bool {
-        let peer = Addresses::host(peer.ip());
-        self.trusted.iter().any(|addresses| addresses.contains(peer))
-    }
-}
 
 /// What came of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,12 +4,11 @@ mod connection;
 mod datagrams;
 mod streams;
 
-use crate::engine::settings::Settings;
+use crate::config::CacheConfig;
 use crate::engine::state::Engine;
 use crate::figures::Figures;
 use crate::output::Output;
 use connection::Connection;
-pub use datagrams::Datagrams;
 use qanat::{Chunk, Commands, Context, Event, ListenOptions, ListenerId, Service, StartError, Time, UdpSocketId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,19 +16,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How often the time is looked at, items that have ended go, and connections are looked after.
 const TICK: Duration = Duration::from_millis(100);
 const TICK_TOKEN: u64 = 1;
-
-/// What a cache is made of.
-#[derive(Clone, Debug)]
-pub struct CacheConfig {
-    /// The port of TCP.
-    pub port: u16,
-    /// Also at IPv6 addresses.
-    pub serves_six: bool,
-    /// Where datagrams are answered; `None`: nowhere.
-    pub datagrams: Option<Datagrams>,
-    /// What an operator says.
-    pub settings: Settings,
-}
 
 /// A cache.
 #[derive(Debug)]
@@ -56,9 +42,10 @@ fn time_of_day_ms() -> i64 {
 }
 
 impl CacheService {
-    /// An empty one.
+    /// One with the items that were left, if any were; else empty.
     pub fn new(config: CacheConfig) -> CacheService {
-        let engine = Engine::new(config.settings.clone(), time_of_day_ms() / 1_000);
+        let left = config.kept.take().map(Engine::moved);
+        let engine = left.unwrap_or_else(|| Engine::new(config.settings.clone(), time_of_day_ms() / 1_000));
         CacheService {
             config,
             engine,
@@ -124,6 +111,14 @@ impl CacheService {
     }
 }
 
+impl Drop for CacheService {
+    fn drop(&mut self) {
+        // Half of what clients were saying, and what they were owed, goes first.
+        self.connections.clear();
+        self.config.kept.leave(std::mem::replace(&mut self.engine, Engine::hollow()));
+    }
+}
+
 impl Service for CacheService {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), StartError> {
         let mut addresses = vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
@@ -164,5 +159,39 @@ impl Service for CacheService {
 
     fn is_finished(&self) -> bool {
         self.engine.connections.open == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Kept;
+    use crate::engine::settings::Settings;
+    use crate::session::Session;
+
+    #[test]
+    fn a_service_that_takes_anothers_place_has_its_items() {
+        let config = CacheConfig {
+            port: 11_211,
+            serves_six: false,
+            datagrams: None,
+            settings: Settings::default(),
+            kept: Kept::default(),
+        };
+        let says = |service: &mut CacheService, request: &[u8]| {
+            let mut answer = Vec::new();
+            Session::new(true).feed(request, &mut service.engine, &mut service.output);
+            service.output.flatten(&mut answer);
+            String::from_utf8(answer).unwrap()
+        };
+        let mut first = CacheService::new(config.clone());
+        assert_eq!(says(&mut first, b"set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+        assert_eq!(first.figures().sets, 1);
+        drop(first);
+        let mut next = CacheService::new(config.clone());
+        assert_eq!((next.figures().sets, next.figures().items), (0, 1), "its counts are its own");
+        assert_eq!(says(&mut next, b"get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
+        let second = CacheService::new(config);
+        assert_eq!(second.figures().items, 0, "nothing was left");
     }
 }

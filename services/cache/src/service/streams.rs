@@ -10,6 +10,8 @@ use std::time::Duration;
 const OWED_BYTES_MAX: u64 = 1 << 20;
 /// A client that takes nothing, or goes on with nothing, for so long may be closed if its memory is needed.
 const STALLED: Duration = Duration::from_secs(1);
+/// And one that goes on, but holds some for so long: a byte now and then is no progress.
+const HOLDING: Duration = Duration::from_secs(10);
 /// The part of the memory that may be on its way before such clients are closed.
 const DETACHED_SHARE: u64 = 4;
 
@@ -166,17 +168,22 @@ impl CacheService {
                 }
             }
         }
-        if is_scarce {
-            let stalled = self.connections.iter().filter(|it| it.holds_memory() && quiet(it) > STALLED);
-            if let Some(id) = stalled.min_by_key(|connection| connection.moved_at).and_then(|connection| connection.id)
-            {
-                self.engine.connections.slow += 1;
-                let _ = context.abort(id);
-            }
+        if !is_scarce {
+            return;
+        }
+        for connection in &mut self.connections {
+            connection.holds_since =
+                connection.holds_memory().then(|| connection.holds_since.unwrap_or(connection.moved_at));
+        }
+        let holding = self.connections.iter().filter_map(|it| Some((it.holds_since?, it)));
+        let slow = holding.filter(|(since, it)| quiet(it) > STALLED || now.since(*since) > HOLDING);
+        if let Some(id) = slow.min_by_key(|(since, _)| *since).and_then(|(_, connection)| connection.id) {
+            self.engine.connections.slow += 1;
+            let _ = context.abort(id);
         }
     }
 
-    /// The time of a connection that comes now.
+    /// The time of day, in seconds.
     pub(super) fn wall_s(&self, now: Time) -> i64 {
         let (at, unix_ms) = self.wall;
         (unix_ms + now.since(at).as_millis() as i64) / 1_000

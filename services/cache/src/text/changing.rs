@@ -1,15 +1,15 @@
 //! `incr`, `decr`, `touch`, `delete`, `flush_all`: lines that change what is there.
 
-use super::line::{BAD_FORMAT, Next, answer};
-use super::number;
+use super::replies::{BAD_FORMAT, NO_NUMBER, answer};
 use super::words::Words;
 use crate::engine::arithmetic::{Counted, Delta};
 use crate::engine::fetching::Deleted;
 use crate::engine::state::Engine;
 use crate::items::item::KEY_BYTES_MAX;
+use crate::number;
 use crate::output::Output;
+use crate::pending::Next;
 
-pub const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 const BAD_TIME: &str = "CLIENT_ERROR invalid exptime argument";
 
 /// `incr` and `decr`.

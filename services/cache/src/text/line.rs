@@ -1,54 +1,25 @@
 //! A line, and what is to be done after it.
 
-use super::listing::Listing;
-use super::retrieval::{self, Keys};
-use super::storage::{self, Incoming};
+use super::replies::{ERROR, answer};
 use super::words::{self, Words};
-use super::{changing, meta, meta_set, operating};
+use super::{changing, meta, meta_set, operating, retrieval, storage};
 use crate::engine::state::Engine;
 use crate::engine::storing::Mode;
 use crate::output::Output;
-
-/// What a connection goes on with.
-#[derive(Debug)]
-pub enum Next {
-    /// The next request.
-    Request,
-    /// A value follows.
-    Value(Incoming),
-    /// So many bytes follow that nobody wants.
-    Swallow(u64),
-    /// The keys of this line have answers.
-    Get(Keys),
-    /// All items are told.
-    List(Listing),
-    /// It is closed when it has what it was owed.
-    End,
-}
-
-pub const ERROR: &str = "ERROR";
-pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
-
-/// Answers with a line, unless none is wanted.
-pub fn answer(output: &mut Output, is_quiet: bool, text: &str) -> Next {
-    if !is_quiet {
-        output.line(text);
-    }
-    Next::Request
-}
+use crate::pending::Next;
 
 /// Executes a line, which has no end any more.
 pub fn line(line: &[u8], engine: &mut Engine, output: &mut Output) -> Next {
     // What is asked most often, first.
     if let Some(keys) = line.strip_prefix(b"get ") {
-        return retrieval::start(keys, false, output);
+        return retrieval::start(keys, false, engine, output);
     }
     let words = Words::of(line);
     let name = words.get(0);
     let between = |least: usize, most: usize| (least..=most).contains(&words.count());
     match name {
         b"get" | b"gets" | b"bget" | b"gat" | b"gats" if words.count() < 2 => answer(output, false, ERROR),
-        b"get" | b"bget" | b"gets" => retrieval::start(rest(line), name == b"gets", output),
+        b"get" | b"bget" | b"gets" => retrieval::start(rest(line), name == b"gets", engine, output),
         b"gat" | b"gats" => retrieval::start_touching(rest(line), name == b"gats", engine, output),
         b"set" if between(5, 6) => storage::start(&words, Mode::Set, engine, output),
         b"add" if between(5, 6) => storage::start(&words, Mode::Add, engine, output),

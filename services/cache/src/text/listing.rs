@@ -3,33 +3,10 @@
 use crate::engine::state::Engine;
 use crate::items::item::Item;
 use crate::output::Output;
+use crate::pending::{Kind, Listing};
 
 /// Items that are looked at in one go.
 const STEP_ITEMS: usize = 1_000;
-
-/// What is told of each item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// What is known of it.
-    Meta,
-    /// The command that fetches it.
-    Commands,
-}
-
-/// A walk through all items. Those that come or go meanwhile are told or not.
-#[derive(Debug)]
-pub struct Listing {
-    kind: Kind,
-    /// The next place.
-    at: usize,
-}
-
-impl Listing {
-    /// From the first item on.
-    pub fn new(kind: Kind) -> Listing {
-        Listing { kind, at: 0 }
-    }
-}
 
 /// Tells of some items; the rest, if there is one.
 pub fn list(mut listing: Listing, engine: &Engine, output: &mut Output) -> Option<Listing> {

@@ -1,8 +1,7 @@
 //! The meta commands of one line: `mg`, `md`, `ma`, `me`.
 
-use super::changing::NO_NUMBER;
-use super::line::{BAD_FORMAT, ERROR, Next, answer};
 use super::meta_flags::MetaFlags;
+use super::replies::{BAD_FORMAT, ERROR, NO_NUMBER, answer};
 use super::words::Words;
 use crate::engine::arithmetic::{Counted, Delta};
 use crate::engine::fetching::Deleted;
@@ -10,6 +9,7 @@ use crate::engine::state::Engine;
 use crate::engine::storing::{Mode, Store, Stored};
 use crate::items::item::{Item, Value};
 use crate::output::Output;
+use crate::pending::Next;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 

@@ -1,10 +1,10 @@
 //! [`MetaFlags`]: what follows the key of a meta command: single letters, some with a value behind them.
 
-use super::line::BAD_FORMAT;
-use super::number;
+use super::replies::BAD_FORMAT;
 use super::words::Words;
 use crate::engine::state::Engine;
 use crate::items::item::KEY_BYTES_MAX;
+use crate::number;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;

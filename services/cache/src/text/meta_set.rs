@@ -1,23 +1,14 @@
 //! `ms`: a line, then a value.
 
-use super::line::{BAD_FORMAT, ERROR, Next, answer};
 use super::meta::put_key;
 use super::meta_flags::MetaFlags;
-use super::number;
-use super::storage::{Incoming, NO_MEMORY, TOO_LARGE, Then};
+use super::replies::{BAD_FORMAT, ERROR, NO_MEMORY, TOO_LARGE, answer};
 use super::words::Words;
 use crate::engine::state::Engine;
 use crate::engine::storing::{Mode, Store, Stored};
+use crate::number;
 use crate::output::Output;
-
-/// What is told when the value is stored.
-#[derive(Debug)]
-pub struct MetaSet {
-    is_quiet: bool,
-    is_binary: bool,
-    /// `O`, `k` and `c`, in their order.
-    tokens: Vec<Vec<u8>>,
-}
+use crate::pending::{Incoming, MetaSet, Next, Then};
 
 /// What a line promises. After an error what follows is no line, if it says how long it is.
 pub fn start(words: &Words<'_>, engine: &mut Engine, output: &mut Output) -> Next {

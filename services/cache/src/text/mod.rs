@@ -1,17 +1,19 @@
 //! The text protocol (doc/protocol.txt of memcached), with its meta commands. The wording of its errors is what clients know.
 
 mod changing;
+mod completion;
 mod line;
 mod listing;
 mod meta;
 mod meta_flags;
 mod meta_set;
-pub mod number;
 mod operating;
+pub mod replies;
 mod retrieval;
-pub mod storage;
+mod storage;
 pub mod words;
 
-pub use line::{Next, line};
-pub use listing::{Listing, list};
-pub use retrieval::{Keys, get};
+pub use completion::complete;
+pub use line::line;
+pub use listing::list;
+pub use retrieval::get;

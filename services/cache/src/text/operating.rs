@@ -1,13 +1,13 @@
 //! What operators say: figures, limits, lists. What memcached does with its slabs has no meaning here, and says so.
 
-use super::line::{BAD_FORMAT, ERROR, Next, answer};
-use super::listing::{Kind, Listing};
-use super::number;
+use super::replies::{BAD_FORMAT, ERROR, answer};
 use super::words::Words;
 use crate::engine::settings::MEMORY_BYTES_MIN;
 use crate::engine::state::Engine;
 use crate::items::item::Segment;
+use crate::number;
 use crate::output::Output;
+use crate::pending::{Kind, Listing, Next};
 use crate::statistics;
 
 /// The largest bound of memory, in MiB: more is meant to be bytes.
@@ -65,8 +65,8 @@ fn crawler(words: &Words<'_>, engine: &Engine, output: &mut Output) -> Next {
             answer(output, false, "ERROR metadump not allowed")
         }
         (b"metadump" | b"mgdump" | b"crawl", 3) if !is_class => answer(output, false, "BADCLASS invalid class id"),
-        (b"metadump", 3) => Next::List(Listing::new(Kind::Meta)),
-        (b"mgdump", 3) => Next::List(Listing::new(Kind::Commands)),
+        (b"metadump", 3) => Next::List(Listing { kind: Kind::Meta, at: 0 }),
+        (b"mgdump", 3) => Next::List(Listing { kind: Kind::Commands, at: 0 }),
         (b"crawl", 3) | (b"enable" | b"disable", 2) => answer(output, false, "OK"),
         (b"tocrawl", 3) => match number::unsigned_32(words.get(2)) {
             Some(_) => answer(output, false, "OK"),

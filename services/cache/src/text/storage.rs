@@ -1,52 +1,13 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`: a line, then a value.
 
-use super::line::{BAD_FORMAT, Next, answer};
-use super::meta_set::{self, MetaSet};
-use super::number;
+use super::replies::{BAD_FORMAT, TOO_LARGE, answer};
 use super::words::Words;
 use crate::engine::state::Engine;
-use crate::engine::storing::{Mode, Store, Stored};
-use crate::items::account::Charge;
-use crate::items::item::{KEY_BYTES_MAX, Value};
+use crate::engine::storing::{Mode, Store};
+use crate::items::item::KEY_BYTES_MAX;
+use crate::number;
 use crate::output::Output;
-
-pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
-pub const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object";
-const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
-
-/// A value that is coming, and where it goes.
-#[derive(Debug)]
-pub struct Incoming {
-    pub key: Vec<u8>,
-    pub value: Value,
-    /// Bytes of the value that have not come.
-    pub left: usize,
-    /// What has come of the end of its line, in text.
-    pub end: Vec<u8>,
-    pub store: Store,
-    pub then: Then,
-    /// Its memory, if it does not come in one go.
-    pub charge: Option<Charge>,
-}
-
-/// Who is told what came of it.
-#[derive(Debug)]
-pub enum Then {
-    /// A client of text.
-    Text { is_quiet: bool },
-    /// One of the meta commands.
-    Meta(MetaSet),
-    /// One of the binary protocol.
-    Binary(crate::binary::Request),
-}
-
-impl Incoming {
-    /// A value of this length.
-    pub fn new(key: &[u8], length: usize, store: Store, then: Then) -> Incoming {
-        let value = Value::with_capacity(key, length);
-        Incoming { key: key.to_vec(), value, left: length, end: Vec::new(), store, then, charge: None }
-    }
-}
+use crate::pending::{Incoming, Next, Then};
 
 /// What a line promises.
 pub fn start(words: &Words<'_>, mode: Mode, engine: &mut Engine, output: &mut Output) -> Next {
@@ -75,33 +36,4 @@ pub fn start(words: &Words<'_>, mode: Mode, engine: &mut Engine, output: &mut Ou
     let expires_s = engine.clock.expiry(said);
     let store = Store { mode, flags, expires_s, cas, may_be_stale: false, is_binary: false };
     Next::Value(Incoming::new(key, length, store, Then::Text { is_quiet }))
-}
-
-/// A value of a line of text has come, with the end of its line.
-pub fn complete(incoming: Incoming, engine: &mut Engine, output: &mut Output) {
-    let Incoming { key, value, end, store, then, .. } = incoming;
-    if end != b"\r\n" {
-        // Of the meta commands errors are always told.
-        let is_quiet = matches!(then, Then::Text { is_quiet: true });
-        answer(output, is_quiet, BAD_CHUNK);
-        return;
-    }
-    let stored = engine.store(&key, value, &store);
-    if stored == Stored::NoMemory && store.mode == Mode::Set {
-        engine.forget(&key);
-    }
-    match then {
-        Then::Meta(meta) => meta_set::told(&meta, &key, stored, output),
-        Then::Text { is_quiet } => {
-            let text = match stored {
-                Stored::Yes(_) => "STORED",
-                Stored::No => "NOT_STORED",
-                Stored::Exists => "EXISTS",
-                Stored::NotFound => "NOT_FOUND",
-                Stored::NoMemory => NO_MEMORY,
-            };
-            answer(output, is_quiet, text);
-        }
-        Then::Binary(_) => {}
-    }
 }
