@@ -14,6 +14,8 @@ use crate::text::words::Words;
 /// A line that does not take any number of keys is not longer than this; one that does, than the other.
 const LINE_BYTES_MAX: usize = 2_048;
 const GET_LINE_BYTES_MAX: usize = 1 << 20;
+/// Blanks before it.
+const BLANKS_MAX: usize = 100;
 /// A user and a password.
 const CREDENTIALS_BYTES_MAX: usize = 1_024;
 /// More memory than this is not kept for the next request.
@@ -163,7 +165,8 @@ impl Session {
         }
         let blanks = line.iter().take_while(|byte| **byte == b' ').count();
         let word = line.get(blanks..).unwrap_or_default();
-        let takes_keys = ["get ", "gets ", "gat ", "gats "].iter().any(|name| word.starts_with(name.as_bytes()));
+        let takes_keys = blanks <= BLANKS_MAX
+            && ["get ", "gets ", "gat ", "gats "].iter().any(|name| word.starts_with(name.as_bytes()));
         line.len() > if takes_keys && self.is_authenticated { GET_LINE_BYTES_MAX } else { LINE_BYTES_MAX }
     }
 

@@ -1,7 +1,7 @@
 //! A connection to a cache, and what it answers.
 
 use qanat_tests::e2e::{PATIENCE, Server};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 /// Where `qanat cache` is.
@@ -66,8 +66,9 @@ impl Peer {
     /// All until it closes the connection.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // A reset is an end, too.
-        let _ = self.stream.read_to_end(&mut bytes);
+        if let Err(error) = self.stream.read_to_end(&mut bytes) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{}: it does not end", self.address);
+        }
         bytes
     }
 }

@@ -157,8 +157,9 @@ impl Service for CacheService {
         }
     }
 
+    /// Clients have what they were owed. Whether they close is theirs.
     fn is_finished(&self) -> bool {
-        self.engine.connections.open == 0
+        self.connections.iter().all(|connection| connection.backlog() == 0)
     }
 }
 
