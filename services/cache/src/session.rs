@@ -77,7 +77,8 @@ impl Session {
     }
 
     /// Executes what is whole of these bytes, and keeps what is not. Returns how many were used: fewer than there are if the output is
-    /// so long that it has to be taken first. Then the rest is to be fed again.
+    /// so long that it has to be taken first, or a request takes so long that others are to be served first. Then the rest is to be fed
+    /// again.
     pub fn feed(&mut self, input: &[u8], engine: &mut Engine, output: &mut Output) -> usize {
         let mut used = 0;
         // Each round uses bytes, writes output, or ends it.
@@ -88,12 +89,19 @@ impl Session {
                     self.state = State::Over;
                     return input.len();
                 }
+                // Others are served before it goes on.
                 State::Get(keys) => match text::get(keys, engine, output) {
-                    Some(keys) => State::Get(keys),
+                    Some(keys) => {
+                        self.state = State::Get(keys);
+                        break;
+                    }
                     None => State::Request,
                 },
                 State::List(listing) => match text::list(listing, engine, output) {
-                    Some(listing) => State::List(listing),
+                    Some(listing) => {
+                        self.state = State::List(listing);
+                        break;
+                    }
                     None => State::Request,
                 },
                 state if rest.is_empty() => {

@@ -67,6 +67,32 @@ fn values_that_never_come_leave_memory_for_others() {
     });
 }
 
+/// Requests that take long are answered in parts: others are served meanwhile, and all of it comes.
+#[test]
+fn long_requests_let_others_go_first() {
+    scenario(|| {
+        let server = serve(&["-m", "64M"]);
+        let mut peer = Peer::new(OURS);
+        let stored: String = (0..30_000).map(|number| format!("set key{number} 0 0 2 noreply\r\nhi\r\n")).collect();
+        assert_eq!(peer.says(&stored), "");
+        let absent = "a ".repeat(500_000);
+        let mut greedy = Peer::new(OURS);
+        greedy.send(format!("get {absent}key7\r\nlru_crawler metadump all\r\n").as_bytes());
+        assert_eq!(peer.says("get key1\r\n"), "VALUE key1 0 2\r\nhi\r\nEND\r\n");
+        let got = "VALUE key7 0 2\r\nhi\r\nEND\r\n";
+        assert_eq!(String::from_utf8_lossy(&greedy.read(got.len())), got);
+        let dump = greedy.says("");
+        let lines: std::collections::BTreeSet<&str> = dump.lines().filter(|line| line.starts_with("key=key")).collect();
+        assert_eq!(lines.len(), 30_000);
+        assert!(dump.ends_with("END\r\n"), "{}", &dump[dump.len() - 80..]);
+        // All of them gone, and none of them met: a list is short, and takes as many steps.
+        assert_eq!(peer.says("flush_all\r\n"), "OK\r\n");
+        assert_eq!(peer.says("lru_crawler metadump all\r\n"), "END\r\n");
+        drop((peer, greedy));
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
 /// The bound is one of the process's memory, whatever the sizes of what comes and goes.
 #[test]
 fn memory_stays_within_its_bound() {

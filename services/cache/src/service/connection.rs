@@ -22,6 +22,8 @@ pub struct Connection {
     pub moved_at: Time,
     /// Since when it has held memory that others need, as far as anybody looked.
     pub holds_since: Option<Time>,
+    /// It let others go first, and is in the list of those.
+    pub is_unfinished: bool,
     /// The peer says no more.
     pub peer_closed: bool,
     /// It was told to close: `Closed` follows.

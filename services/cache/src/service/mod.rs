@@ -9,7 +9,10 @@ use crate::engine::state::Engine;
 use crate::figures::Figures;
 use crate::output::Output;
 use connection::Connection;
-use qanat::{Chunk, Commands, Context, Event, ListenOptions, ListenerId, Service, StartError, Time, UdpSocketId};
+use qanat::{
+    Chunk, Commands, ConnectionId, Context, Event, ListenOptions, ListenerId, Service, StartError, Time, UdpSocketId,
+};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +29,8 @@ pub struct CacheService {
     output: Output,
     connections: Vec<Connection>,
     listeners: Vec<ListenerId>,
+    /// Connections that had to let others go first.
+    unfinished: VecDeque<ConnectionId>,
     /// The time of the loop, and the time of day then (Unix, ms).
     wall: (Time, i64),
     /// An answer by datagrams, and one of them.
@@ -52,6 +57,7 @@ impl CacheService {
             output: Output::default(),
             connections: Vec::new(),
             listeners: Vec::new(),
+            unfinished: VecDeque::new(),
             wall: (Time::ZERO, 0),
             answer: Vec::new(),
             datagram: Vec::new(),
@@ -92,6 +98,7 @@ impl CacheService {
         self.wall = (now, time_of_day_ms());
         self.engine.set_time(self.wall_s(now));
         self.engine.sweep();
+        self.resume(context);
         self.look_after(context);
         // A stack without timers left has more than this one to wait for.
         let _ = context.set_timer(TICK, TICK_TOKEN);
@@ -142,6 +149,12 @@ impl Service for CacheService {
 
     fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk, context: &mut Context<'_>) {
         CacheService::datagram(self, socket, peer, chunk, context);
+    }
+
+    fn turn_ended(&mut self, context: &mut Context<'_>) {
+        if !self.unfinished.is_empty() {
+            self.resume(context);
+        }
     }
 
     fn stop(&mut self, context: &mut Context<'_>) {

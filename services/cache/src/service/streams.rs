@@ -12,6 +12,8 @@ const OWED_BYTES_MAX: u64 = 1 << 20;
 const STALLED: Duration = Duration::from_secs(1);
 /// And one that goes on, but holds some for so long: a byte now and then is no progress.
 const HOLDING: Duration = Duration::from_secs(10);
+/// Steps of one client before others are served: chunks, or parts of a request that takes long.
+const STEPS_MAX: usize = 16;
 /// The part of the memory that may be on its way before such clients are closed.
 const DETACHED_SHARE: u64 = 4;
 
@@ -60,9 +62,9 @@ impl CacheService {
         }
     }
 
-    /// Executes what is held, for as long as the client takes its answers.
+    /// Executes what is held, for as long as the client takes its answers, or others have waited long enough.
     pub(super) fn go_on(&mut self, id: ConnectionId, context: &mut impl Commands) {
-        loop {
+        for _ in 0..STEPS_MAX {
             let Some(connection) = self.connections.get_mut(id.index()).filter(|it| it.id == Some(id)) else { return };
             if connection.backlog() > OWED_BYTES_MAX {
                 return;
@@ -90,6 +92,19 @@ impl CacheService {
             if is_done {
                 return self.settle(id, context);
             }
+        }
+        if let Some(connection) = self.connection(id).filter(|connection| !connection.is_unfinished) {
+            connection.is_unfinished = true;
+            self.unfinished.push_back(id);
+        }
+    }
+
+    /// Those who had to let others go first.
+    pub(super) fn resume(&mut self, context: &mut impl Commands) {
+        for _ in 0..self.unfinished.len() {
+            let Some(id) = self.unfinished.pop_front() else { return };
+            self.connection(id).into_iter().for_each(|connection| connection.is_unfinished = false);
+            self.go_on(id, context);
         }
     }
 

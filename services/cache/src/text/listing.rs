@@ -10,24 +10,22 @@ const STEP_ITEMS: usize = 1_000;
 
 /// Tells of some items; the rest, if there is one.
 pub fn list(mut listing: Listing, engine: &Engine, output: &mut Output) -> Option<Listing> {
-    while !output.is_long() {
-        let (items, next) = engine.items.walk(listing.at, STEP_ITEMS);
-        for (_, item) in items.filter(|(_, item)| engine.is_live(item)) {
-            match listing.kind {
-                Kind::Meta => put_meta(item, engine, output),
-                Kind::Commands => {
-                    output.put(b"mg ");
-                    put_encoded(item.key(), output);
-                    output.put(b"\r\n");
-                }
+    let (items, next) = engine.items.walk(listing.at, STEP_ITEMS);
+    for (_, item) in items.filter(|(_, item)| engine.is_live(item)) {
+        match listing.kind {
+            Kind::Meta => put_meta(item, engine, output),
+            Kind::Commands => {
+                output.put(b"mg ");
+                put_encoded(item.key(), output);
+                output.put(b"\r\n");
             }
         }
-        let Some(next) = next else {
-            output.line(if listing.kind == Kind::Meta { "END" } else { "EN" });
-            return None;
-        };
-        listing.at = next;
     }
+    let Some(next) = next else {
+        output.line(if listing.kind == Kind::Meta { "END" } else { "EN" });
+        return None;
+    };
+    listing.at = next;
     Some(listing)
 }
 

@@ -12,8 +12,9 @@ use crate::statistics;
 
 /// The largest bound of memory, in MiB: more is meant to be bytes.
 const MEBIBYTES_MAX: u32 = 1_000_000_000;
-/// A list of keys that is told in one go.
+/// A list of keys that is told in one go, and items that are looked at for it.
 const CACHEDUMP_BYTES_MAX: usize = 1 << 20;
+const CACHEDUMP_ITEMS_MAX: usize = 20_000;
 
 /// Executes a line that no other command is in.
 pub fn execute(words: &Words<'_>, engine: &mut Engine, output: &mut Output) -> Next {
@@ -114,7 +115,10 @@ fn cachedump(words: &Words<'_>, engine: &Engine, output: &mut Output) -> Next {
     let most = if count == 0 { usize::MAX } else { count as usize };
     let before = output.len();
     let segments = [Segment::Hot, Segment::Warm, Segment::Cold].into_iter();
-    let items = segments.flat_map(|segment| engine.items.oldest(segment)).filter(|item| engine.is_live(item));
+    let items = segments
+        .flat_map(|segment| engine.items.oldest(segment))
+        .take(CACHEDUMP_ITEMS_MAX)
+        .filter(|item| engine.is_live(item));
     for item in items.take(if class == 1 { most } else { 0 }) {
         if output.len() - before > CACHEDUMP_BYTES_MAX {
             break;

@@ -8,6 +8,9 @@ use crate::number;
 use crate::output::Output;
 use crate::pending::{How, Keys, Next};
 
+/// Keys that are looked for in one go: a line of a MiB may have half a million that are not there.
+const KEYS_MAX: usize = 4_096;
+
 /// Answers keys, unless one is too long: that spoils the line, and nothing is answered.
 #[inline]
 fn begin(line: &[u8], how: How, engine: &mut Engine, output: &mut Output) -> Next {
@@ -38,7 +41,7 @@ pub fn start_touching(line: &[u8], tells_cas: bool, engine: &mut Engine, output:
     begin(keys, How { tells_cas, expires_s: Some(engine.clock.expiry(said)) }, engine, output)
 }
 
-/// Answers as many keys as there is room for; the rest, if there is one.
+/// Answers some more keys; the rest, if there is one.
 pub fn get(mut keys: Keys, engine: &mut Engine, output: &mut Output) -> Option<Keys> {
     match answer_some(keys.line.get(keys.at..).unwrap_or_default(), keys.how, engine, output) {
         None => None,
@@ -49,16 +52,17 @@ pub fn get(mut keys: Keys, engine: &mut Engine, output: &mut Output) -> Option<K
     }
 }
 
-/// Answers keys; how many bytes of the line were used, if not all.
+/// Answers some keys; how many bytes of the line were used, if not all.
 #[inline]
 fn answer_some(line: &[u8], how: How, engine: &mut Engine, output: &mut Output) -> Option<usize> {
-    let mut used = 0;
+    let (mut used, mut keys) = (0, 0);
     loop {
         let rest = line.get(used..).unwrap_or_default();
         let length = memchr::memchr(b' ', rest).unwrap_or(rest.len());
-        if output.is_long() && !rest.is_empty() {
+        if (output.is_long() || keys == KEYS_MAX) && !rest.is_empty() {
             return Some(used);
         }
+        keys += 1;
         if let Some(key) = rest.get(..length).filter(|key| !key.is_empty()) {
             one(key, how, engine, output);
         }
