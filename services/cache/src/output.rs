@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Answers are taken before more are written when they are longer than this: one request may ask for more than anybody's memory.
-const LONG_BYTES: usize = 256 << 10;
+const LONG_BYTES: usize = 64 << 10;
 
 /// Answers that are being written.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use crate::binary;
 use crate::binary::header::{HEADER_BYTES, REQUEST_MAGIC, Request};
 use crate::engine::state::Engine;
 use crate::engine::users::admits;
+use crate::items::account::Charge;
 use crate::number;
 use crate::output::Output;
 use crate::pending::{Incoming, Keys, Listing, Next, Then};
@@ -52,6 +53,8 @@ pub struct Session {
     state: State,
     /// A request that has come in part.
     gathered: Vec<u8>,
+    /// Memory of lines, if it is more than a little: that of values is counted with them.
+    charge: Option<Charge>,
     is_authenticated: bool,
 }
 
@@ -80,6 +83,28 @@ impl Session {
     /// so long that it has to be taken first, or a request takes so long that others are to be served first. Then the rest is to be fed
     /// again.
     pub fn feed(&mut self, input: &[u8], engine: &mut Engine, output: &mut Output) -> usize {
+        let used = self.execute_some(input, engine, output);
+        self.count_memory(engine, output);
+        used
+    }
+
+    /// Lines that wait for their end, or for their answers, are memory like items.
+    fn count_memory(&mut self, engine: &mut Engine, output: &mut Output) {
+        let waiting = if let State::Get(keys) = &self.state { keys.line.capacity() } else { 0 };
+        let bytes = self.gathered.capacity() + waiting;
+        if bytes <= GATHERED_BYTES_KEPT {
+            self.charge = None;
+            return;
+        }
+        let account = engine.items.account().clone();
+        self.charge.get_or_insert_with(|| account.charge(0)).set(bytes as u64);
+        if !engine.items.make_room(0) {
+            output.line(NO_MEMORY);
+            (self.state, self.gathered, self.charge) = (State::Over, Vec::new(), None);
+        }
+    }
+
+    fn execute_some(&mut self, input: &[u8], engine: &mut Engine, output: &mut Output) -> usize {
         let mut used = 0;
         // Each round uses bytes, writes output, or ends it.
         while !output.is_long() {

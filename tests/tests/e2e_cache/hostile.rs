@@ -67,6 +67,31 @@ fn values_that_never_come_leave_memory_for_others() {
     });
 }
 
+/// Lines that have no end are memory, too.
+#[test]
+fn lines_that_never_end_leave_memory_for_others() {
+    scenario(|| {
+        let server = serve(&["-m", "16M"]);
+        let before_kib = resident_kib(server.id());
+        let mut peer = Peer::new(OURS);
+        let keys = "key ".repeat(200_000);
+        let mut waiting = Vec::new();
+        for _ in 0..100 {
+            let mut stream = TcpStream::connect(OURS).expect("a connection");
+            let _ = stream.write_all(format!("get {keys}").as_bytes());
+            waiting.push(stream);
+            is_within_its_bound(&mut peer);
+        }
+        let grown_kib = resident_kib(server.id()) - before_kib;
+        assert!(grown_kib < 48 << 10, "{grown_kib} KiB more than at first");
+        eventually("there is room again", PATIENCE, || peer.says("set other 0 0 2\r\nhi\r\n") == "STORED\r\n");
+        drop(waiting);
+        eventually("all of it is back", PATIENCE, || figure(&mut peer, "memory_in_flight") == 0);
+        drop(peer);
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
 /// Requests that take long are answered in parts: others are served meanwhile, and all of it comes.
 #[test]
 fn long_requests_let_others_go_first() {

@@ -20,8 +20,9 @@ pub struct Connection {
     pub unacknowledged: u64,
     /// When the peer said something, or acknowledged something.
     pub moved_at: Time,
-    /// Since when it has held memory that others need, as far as anybody looked.
+    /// Since when it has held memory that others need, as far as anybody looked; and bytes that moved since.
     pub holds_since: Option<Time>,
+    pub moved_bytes: u64,
     /// It let others go first, and is in the list of those.
     pub is_unfinished: bool,
     /// The peer says no more.

@@ -6,12 +6,16 @@ use qanat::{Chunk, CommandError, Commands, ConnectionId, Setting, Time};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A client that does not take its answers is not read from while it is owed more than this.
+/// A client that does not take its answers is not read from while it is owed more than this, or more than its share if they are many.
 const OWED_BYTES_MAX: u64 = 1 << 20;
+const OWED_BYTES_MIN: u64 = 64 << 10;
+/// The part of the memory that all clients together may be owed, as long as their shares are not smaller than the least.
+const OWED_SHARE: u64 = 2;
 /// A client that takes nothing, or goes on with nothing, for so long may be closed if its memory is needed.
 const STALLED: Duration = Duration::from_secs(1);
-/// And one that goes on, but holds some for so long: a byte now and then is no progress.
+/// And one that holds some for so long, and moves less than so much meanwhile: a byte now and then is no progress.
 const HOLDING: Duration = Duration::from_secs(10);
+const HOLDING_BYTES: u64 = 64 << 10;
 /// Steps of one client before others are served: chunks, or parts of a request that takes long.
 const STEPS_MAX: usize = 16;
 /// The part of the memory that may be on its way before such clients are closed.
@@ -55,6 +59,7 @@ impl CacheService {
         let now = context.now();
         let Some(connection) = self.connection(id) else { return context.consume(id, chunk) };
         connection.moved_at = now;
+        connection.moved_bytes += chunk.len() as u64;
         let waits = !connection.held.is_empty() || connection.session.has_more();
         connection.held.push_back((chunk, 0));
         if !waits {
@@ -64,9 +69,11 @@ impl CacheService {
 
     /// Executes what is held, for as long as the client takes its answers, or others have waited long enough.
     pub(super) fn go_on(&mut self, id: ConnectionId, context: &mut impl Commands) {
+        let share = self.engine.items.bytes_max() / OWED_SHARE / self.engine.connections.open.max(1);
+        let owed_max = share.clamp(OWED_BYTES_MIN, OWED_BYTES_MAX);
         for _ in 0..STEPS_MAX {
             let Some(connection) = self.connections.get_mut(id.index()).filter(|it| it.id == Some(id)) else { return };
-            if connection.backlog() > OWED_BYTES_MAX {
+            if connection.backlog() > owed_max {
                 return;
             }
             let (is_done, chunk) = match connection.held.front_mut() {
@@ -137,6 +144,7 @@ impl CacheService {
         let now = context.now();
         let Some(connection) = self.connection(id) else { return };
         connection.moved_at = now;
+        connection.moved_bytes += u64::from(bytes);
         connection.unacknowledged = connection.unacknowledged.saturating_sub(u64::from(bytes));
         if !connection.output.is_empty() {
             self.flush(id, context);
@@ -187,8 +195,12 @@ impl CacheService {
             return;
         }
         for connection in &mut self.connections {
-            connection.holds_since =
-                connection.holds_memory().then(|| connection.holds_since.unwrap_or(connection.moved_at));
+            let has_moved = connection.moved_bytes >= HOLDING_BYTES;
+            if !connection.holds_memory() {
+                connection.holds_since = None;
+            } else if connection.holds_since.is_none() || has_moved {
+                (connection.holds_since, connection.moved_bytes) = (Some(connection.moved_at), 0);
+            }
         }
         let holding = self.connections.iter().filter_map(|it| Some((it.holds_since?, it)));
         let slow = holding.filter(|(since, it)| quiet(it) > STALLED || now.since(*since) > HOLDING);
