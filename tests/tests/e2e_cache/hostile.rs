@@ -76,14 +76,17 @@ fn lines_that_never_end_leave_memory_for_others() {
         let mut peer = Peer::new(OURS);
         let keys = "key ".repeat(200_000);
         let mut waiting = Vec::new();
-        for _ in 0..100 {
+        // 320 MB, if all of it were kept.
+        for _ in 0..400 {
             let mut stream = TcpStream::connect(OURS).expect("a connection");
             let _ = stream.write_all(format!("get {keys}").as_bytes());
             waiting.push(stream);
             is_within_its_bound(&mut peer);
         }
         let grown_kib = resident_kib(server.id()) - before_kib;
-        assert!(grown_kib < 48 << 10, "{grown_kib} KiB more than at first");
+        println!("{grown_kib} KiB more than at first");
+        // Besides the bound there are frames that are used for the first time, and what the allocator keeps.
+        assert!(grown_kib < 64 << 10, "{grown_kib} KiB more than at first");
         eventually("there is room again", PATIENCE, || peer.says("set other 0 0 2\r\nhi\r\n") == "STORED\r\n");
         drop(waiting);
         eventually("all of it is back", PATIENCE, || figure(&mut peer, "memory_in_flight") == 0);
