@@ -250,8 +250,9 @@ impl Stopped {
             }
         }
         // Frames of content stay ready, where there is such; each must be known to the content it is for.
-        let ready = self.last["web"]["ready_frames"].as_u64().unwrap_or(0);
-        if count("prepared_frames_in_use") != ready {
+        let web = &self.last["web"];
+        let ready = if web.is_null() { &Value::from(0) } else { &web["ready_frames"] };
+        if usage["prepared_frames_in_use"] != *ready {
             leaks.push(format!("prepared frames lost: {usage} {}", self.last["web"]));
         }
         leaks

@@ -182,11 +182,7 @@ fn store(
 ) -> Next {
     let extends = matches!(mode, Mode::Append | Mode::Prepend);
     let (flags, said) = if extends { (0, 0) } else { (flags, said) };
-    if !engine.may_be_so_large(key.len(), length, flags) {
-        engine.counts.store_too_large += 1;
-        if mode == Mode::Set {
-            engine.forget(key);
-        }
+    if !engine.admits(key, length, flags, mode == Mode::Set) {
         put_error(request, Status::TooLarge, output);
         return Next::Swallow(length as u64);
     }
@@ -199,10 +195,7 @@ fn store(
 /// A value of a request has come.
 pub fn complete(request: &Request, incoming: Incoming, engine: &mut Engine, output: &mut Output) {
     let Incoming { key, value, store, .. } = incoming;
-    let stored = engine.store(&key, value, &store);
-    if stored == Stored::NoMemory && store.mode == Mode::Set {
-        engine.forget(&key);
-    }
+    let stored = engine.store_sent(&key, value, &store);
     let is_quiet = meaning(request.opcode).is_some_and(|(_, is_quiet)| is_quiet);
     match (stored, store.mode) {
         (Stored::Yes(_), _) if is_quiet => {}

@@ -77,10 +77,7 @@ impl Engine {
         let value = Value::of(key, &[text, &blanks]);
         let is_binary = marks.is_binary;
         let store = Store { mode: Mode::Set, flags, expires_s, cas: 0, may_be_stale: false, is_binary };
-        let sets = (self.counts.set_commands, self.counts.stored);
-        let stored = self.store(key, value, &store);
-        (self.counts.set_commands, self.counts.stored) = sets;
-        let Stored::Yes(_) = stored else { return Counted::NoMemory };
+        let Stored::Yes(_) = self.store_uncounted(key, value, &store) else { return Counted::NoMemory };
         if is_shorter && let Some(item) = self.items.find(key).and_then(|number| self.items.get_mut(number)) {
             item.marks = marks;
         }

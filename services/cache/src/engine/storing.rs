@@ -60,21 +60,49 @@ enum Relation {
 }
 
 impl Engine {
-    /// Whether an item of this size may be stored.
-    pub fn may_be_so_large(&self, key: usize, value: usize, flags: u32) -> bool {
+    fn may_be_so_large(&self, key: usize, value: usize, flags: u32) -> bool {
         nominal_bytes(key, value, flags) <= self.settings.item_max
     }
 
+    /// Whether a value of this length may come for a key. If it is too long and was to take the place of the one that is there
+    /// (`replaces`), that one goes.
+    pub fn admits(&mut self, key: &[u8], length: usize, flags: u32, replaces: bool) -> bool {
+        let is_admitted = self.may_be_so_large(key.len(), length, flags);
+        if !is_admitted {
+            self.counts.store_too_large += 1;
+            if replaces {
+                self.forget(key);
+            }
+        }
+        is_admitted
+    }
+
     /// A value that cannot be stored takes the old one with it: a client that is told of an error must not read what was before.
-    pub fn forget(&mut self, key: &[u8]) {
+    fn forget(&mut self, key: &[u8]) {
         if let Some(number) = self.items.find(key) {
             self.items.remove(number);
         }
     }
 
+    /// Stores a value that a client has sent.
+    pub fn store_sent(&mut self, key: &[u8], value: Value, store: &Store) -> Stored {
+        let stored = self.store(key, value, store);
+        if stored == Stored::NoMemory && store.mode == Mode::Set {
+            self.forget(key);
+        }
+        stored
+    }
+
     /// Stores a value.
     pub fn store(&mut self, key: &[u8], value: Value, store: &Store) -> Stored {
         self.counts.set_commands += 1;
+        let stored = self.store_uncounted(key, value, store);
+        self.counts.stored += u64::from(matches!(stored, Stored::Yes(_)));
+        stored
+    }
+
+    /// The same, of a number that was counted up: that is no `set`.
+    pub(super) fn store_uncounted(&mut self, key: &[u8], value: Value, store: &Store) -> Stored {
         // Before the item that is there is looked for: it may be the one that goes.
         if !self.items.make_room(value.cost()) {
             self.counts.store_no_memory += 1;
@@ -157,7 +185,6 @@ impl Engine {
         if let Some(item) = self.items.get_mut(number) {
             item.marks = Marks { is_binary: store.is_binary, ..marks };
         }
-        self.counts.stored += 1;
         Stored::Yes(cas)
     }
 }

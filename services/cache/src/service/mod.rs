@@ -10,7 +10,7 @@ use crate::figures::Figures;
 use crate::output::Output;
 use connection::Connection;
 use qanat::{
-    Chunk, Commands, ConnectionId, Context, Event, ListenOptions, ListenerId, Service, StartError, Time, UdpSocketId,
+    Chunk, Commands, ConnectionId, Context, Event, ListenOptions, ListenerId, Service, StartError, UdpSocketId,
 };
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,8 +31,6 @@ pub struct CacheService {
     listeners: Vec<ListenerId>,
     /// Connections that had to let others go first.
     unfinished: VecDeque<ConnectionId>,
-    /// The time of the loop, and the time of day then (Unix, ms).
-    wall: (Time, i64),
     /// An answer by datagrams, and one of them.
     answer: Vec<u8>,
     datagram: Vec<u8>,
@@ -42,15 +40,15 @@ pub struct CacheService {
     idle_closed: u64,
 }
 
-fn time_of_day_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+fn time_of_day_s() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
 impl CacheService {
     /// One with the items that were left, if any were; else empty.
     pub fn new(config: CacheConfig) -> CacheService {
         let left = config.kept.take().map(Engine::moved);
-        let engine = left.unwrap_or_else(|| Engine::new(config.settings.clone(), time_of_day_ms() / 1_000));
+        let engine = left.unwrap_or_else(|| Engine::new(config.settings.clone(), time_of_day_s()));
         CacheService {
             config,
             engine,
@@ -58,7 +56,6 @@ impl CacheService {
             connections: Vec::new(),
             listeners: Vec::new(),
             unfinished: VecDeque::new(),
-            wall: (Time::ZERO, 0),
             answer: Vec::new(),
             datagram: Vec::new(),
             datagrams: 0,
@@ -94,9 +91,7 @@ impl CacheService {
     }
 
     fn tick(&mut self, context: &mut impl Commands) {
-        let now = context.now();
-        self.wall = (now, time_of_day_ms());
-        self.engine.set_time(self.wall_s(now));
+        self.engine.set_time(time_of_day_s());
         self.engine.sweep();
         self.resume(context);
         self.look_after(context);
@@ -106,7 +101,7 @@ impl CacheService {
 
     fn on(&mut self, event: Event, context: &mut impl Commands) {
         match event {
-            Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
+            Event::Accepted { connection, .. } => self.accepted(connection, context),
             Event::Data { connection, chunk } => self.data(connection, chunk, context),
             Event::Acked { connection, bytes } => self.acknowledged(connection, bytes, context),
             Event::PeerClosed { connection } => self.peer_closed(connection, context),

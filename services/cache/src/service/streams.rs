@@ -2,8 +2,7 @@
 
 use super::CacheService;
 use super::connection::Connection;
-use qanat::{Chunk, CommandError, Commands, ConnectionId, Setting, Time};
-use std::net::SocketAddr;
+use qanat::{Chunk, CommandError, Commands, ConnectionId, Setting};
 use std::time::Duration;
 
 /// A client that does not take its answers is not read from while it is owed more than this, or more than its share if they are many.
@@ -26,7 +25,7 @@ impl CacheService {
         self.connections.get_mut(id.index()).filter(|connection| connection.id == Some(id))
     }
 
-    pub(super) fn accepted(&mut self, id: ConnectionId, _peer: SocketAddr, context: &mut impl Commands) {
+    pub(super) fn accepted(&mut self, id: ConnectionId, context: &mut impl Commands) {
         let slot = id.index();
         if self.connections.len() <= slot {
             self.connections.resize_with(slot + 1, Connection::default);
@@ -208,11 +207,5 @@ impl CacheService {
             self.engine.connections.slow += 1;
             let _ = context.abort(id);
         }
-    }
-
-    /// The time of day, in seconds.
-    pub(super) fn wall_s(&self, now: Time) -> i64 {
-        let (at, unix_ms) = self.wall;
-        (unix_ms + now.since(at).as_millis() as i64) / 1_000
     }
 }

@@ -3,7 +3,7 @@
 use super::meta_set;
 use super::replies::{NO_MEMORY, answer};
 use crate::engine::state::Engine;
-use crate::engine::storing::{Mode, Stored};
+use crate::engine::storing::Stored;
 use crate::output::Output;
 use crate::pending::{Incoming, Then};
 
@@ -18,10 +18,7 @@ pub fn complete(incoming: Incoming, engine: &mut Engine, output: &mut Output) {
         answer(output, is_quiet, BAD_CHUNK);
         return;
     }
-    let stored = engine.store(&key, value, &store);
-    if stored == Stored::NoMemory && store.mode == Mode::Set {
-        engine.forget(&key);
-    }
+    let stored = engine.store_sent(&key, value, &store);
     match then {
         Then::Meta(meta) => meta_set::told(&meta, &key, stored, output),
         Then::Text { is_quiet } => {

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 
 /// Words of a meta command, at most.
-pub const META_WORDS_MAX: usize = 19;
+const META_WORDS_MAX: usize = 18;
 /// The longest opaque token, with its letter.
 const OPAQUE_BYTES_MAX: usize = 32;
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
@@ -55,7 +55,7 @@ impl<'a> MetaFlags<'a> {
         if words.get(1).len() > KEY_BYTES_MAX {
             return Err(BAD_FORMAT);
         }
-        if words.count() > META_WORDS_MAX - 1 {
+        if words.count() > META_WORDS_MAX {
             return Err("CLIENT_ERROR options flags are too long");
         }
         let mut flags = MetaFlags { key: Cow::Borrowed(words.get(1)), ..MetaFlags::default() };

@@ -42,9 +42,8 @@ fn prepare(words: &Words<'_>, length: usize, engine: &mut Engine) -> Result<Inco
         (Mode::Set | Mode::Replace, Some(_)) => Mode::Cas,
         (mode, _) => mode,
     };
-    if !engine.may_be_so_large(flags.key.len(), length, flags.flags) {
-        engine.counts.store_too_large += 1;
-        engine.forget(&flags.key);
+    // In each mode, as memcached does it.
+    if !engine.admits(&flags.key, length, flags.flags, true) {
         return Err(TOO_LARGE);
     }
     let store = Store {

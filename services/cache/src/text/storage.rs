@@ -25,11 +25,7 @@ pub fn start(words: &Words<'_>, mode: Mode, engine: &mut Engine, output: &mut Ou
     if key.len() > KEY_BYTES_MAX {
         return answer(output, is_quiet, BAD_FORMAT);
     }
-    if !engine.may_be_so_large(key.len(), length, flags) {
-        engine.counts.store_too_large += 1;
-        if mode == Mode::Set {
-            engine.forget(key);
-        }
+    if !engine.admits(key, length, flags, mode == Mode::Set) {
         answer(output, is_quiet, TOO_LARGE);
         return Next::Swallow(length as u64 + 2);
     }
