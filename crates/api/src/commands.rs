@@ -1,6 +1,7 @@
 //! [`Commands`]: what a service may ask for.
 
 use crate::block::{Block, FilledBlock};
+use crate::capabilities::StackCapabilities;
 use crate::chunk::Chunk;
 use crate::error::CommandError;
 use crate::handle::{ConnectionId, ListenerId, TimerId, UdpSocketId};
@@ -168,6 +169,11 @@ pub trait Commands {
 
     /// Frames set aside for prepared content.
     fn prepared_pool(&self) -> &Pool;
+
+    /// What can be had in this placement of the stack, and what can't.
+    fn stack_capabilities(&self) -> StackCapabilities {
+        StackCapabilities::default()
+    }
 
     /// What the device can do, and its limits.
     fn capabilities(&self) -> Capabilities;

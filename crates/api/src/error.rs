@@ -26,6 +26,9 @@ pub enum CommandError {
     /// The connection's sending side is shut down, or it is not yet connected.
     #[error("the sending side is shut down")]
     NotSending,
+    /// This placement does not have it: [`StackCapabilities`](crate::StackCapabilities) says so beforehand.
+    #[error("this placement of the stack does not have it")]
+    Unsupported,
     /// Longer than the protocol allows.
     #[error("longer than the protocol allows")]
     TooLong,

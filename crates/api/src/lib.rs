@@ -47,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod capabilities;
 mod chunk;
 mod commands;
 mod congestion;
@@ -64,6 +65,7 @@ mod storage_commands;
 mod storage_error;
 
 pub use block::{Block, Filled, FilledBlock};
+pub use capabilities::StackCapabilities;
 pub use chunk::Chunk;
 pub use commands::Commands;
 pub use congestion::CongestionAlgorithm;

@@ -55,6 +55,10 @@ macro_rules! commands_passed_on {
             self.$below.prepared_pool()
         }
 
+        fn stack_capabilities(&self) -> $crate::StackCapabilities {
+            self.$below.stack_capabilities()
+        }
+
         fn capabilities(&self) -> $crate::nic::Capabilities {
             self.$below.capabilities()
         }

@@ -110,6 +110,11 @@ impl SendQueue {
         true
     }
 
+    /// The pieces in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         *self = SendQueue::default();

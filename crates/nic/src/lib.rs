@@ -27,6 +27,7 @@ pub mod privilege;
 mod queue;
 pub mod sim;
 pub mod snapshot;
+pub mod sockets;
 mod spread;
 mod statistics;
 pub mod tap;

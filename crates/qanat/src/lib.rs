@@ -109,6 +109,7 @@ pub mod control;
 pub mod disk;
 pub mod disk_core;
 mod entropy;
+pub mod kernel;
 mod linked_commands;
 pub mod nic;
 mod renewal;
@@ -118,6 +119,7 @@ pub mod split;
 pub mod stack;
 mod start_error;
 mod storage;
+mod timers;
 mod wait_set;
 pub mod wire;
 
@@ -131,7 +133,7 @@ pub use entropy::entropy;
 pub use qanat_api::{
     AreaId, Block, Chunk, CloseReason, CommandError, Commands, CongestionAlgorithm, ConnectOptions, ConnectionId,
     Durability, Event, Fill, FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source,
-    StorageCommands, StorageError, TimerId, UdpSocketId, double,
+    StackCapabilities, StorageCommands, StorageError, TimerId, UdpSocketId, double,
 };
 pub use qanat_nic::{Frame, Pool, Time};
 pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};

@@ -1,5 +1,6 @@
 //! [`Service`]: one event handler; [`Context`]: where its commands go.
 
+use crate::kernel::Kernel;
 use crate::linked_commands::Linked;
 use crate::split::service::remotes::Remotes;
 use crate::start_error::StartError;
@@ -7,7 +8,7 @@ use crate::storage::Storage;
 use bytes::Bytes;
 use qanat_api::{
     AreaId, Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, FilledBlock,
-    Geometry, ListenOptions, ListenerId, Setting, Source, StorageCommands, TimerId, UdpSocketId,
+    Geometry, ListenOptions, ListenerId, Setting, Source, StackCapabilities, StorageCommands, TimerId, UdpSocketId,
 };
 use qanat_nic::{Capabilities, Pool, Time, Vnic};
 use qanat_stack::Stack;
@@ -70,7 +71,14 @@ pub struct Context<'a> {
 /// are in line because their arguments would be moved once more otherwise.
 enum Place<'a> {
     Linked(Linked<'a>),
+    Elsewhere(Elsewhere<'a>),
+}
+
+/// Where commands go if the stack is not in the service's thread. It is one variant of the placements, so that the other one is told by the
+/// stack's address.
+enum Elsewhere<'a> {
     Split(&'a mut Remotes),
+    Kernel(&'a mut Kernel),
 }
 
 impl<'a> Context<'a> {
@@ -92,7 +100,12 @@ impl<'a> Context<'a> {
 
     pub(crate) fn of_remote(remote: &'a mut Remotes, storage: &'a mut Storage, now: Time) -> Context<'a> {
         remote.turn_begins(now);
-        Context { place: Place::Split(remote), storage: Some(storage) }
+        Context { place: Place::Elsewhere(Elsewhere::Split(remote)), storage: Some(storage) }
+    }
+
+    pub(crate) fn of_kernel(kernel: &'a mut Kernel, storage: &'a mut Storage, now: Time) -> Context<'a> {
+        kernel.turn_begins(now);
+        Context { place: Place::Elsewhere(Elsewhere::Kernel(kernel)), storage: Some(storage) }
     }
 
     /// The same context, made anew, to be handed to a function that is not in line. Only the new one has to be in memory then.
@@ -100,7 +113,8 @@ impl<'a> Context<'a> {
     pub fn anew(&mut self) -> Context<'_> {
         let place = match &mut self.place {
             Place::Linked(Linked { stack, vnic, now }) => Place::Linked(Linked { stack, vnic: &mut **vnic, now: *now }),
-            Place::Split(remote) => Place::Split(remote),
+            Place::Elsewhere(Elsewhere::Split(remote)) => Place::Elsewhere(Elsewhere::Split(remote)),
+            Place::Elsewhere(Elsewhere::Kernel(kernel)) => Place::Elsewhere(Elsewhere::Kernel(kernel)),
         };
         Context { place, storage: self.storage.as_deref_mut() }
     }
@@ -115,7 +129,8 @@ macro_rules! to_placement {
     ($context:expr, $command:ident($($argument:expr),*)) => {
         match $context {
             Place::Linked(linked) => linked.$command($($argument),*),
-            Place::Split(remotes) => remotes.$command($($argument),*),
+            Place::Elsewhere(Elsewhere::Split(remotes)) => remotes.$command($($argument),*),
+            Place::Elsewhere(Elsewhere::Kernel(kernel)) => kernel.$command($($argument),*),
         }
     };
 }
@@ -236,6 +251,14 @@ impl Commands for Context<'_> {
     #[inline(always)]
     fn prepared_pool(&self) -> &Pool {
         to_placement!(&self.place, prepared_pool())
+    }
+
+    #[inline(always)]
+    fn stack_capabilities(&self) -> StackCapabilities {
+        match &self.place {
+            Place::Elsewhere(Elsewhere::Kernel(kernel)) => kernel.stack_capabilities(),
+            _ => StackCapabilities::default(),
+        }
     }
 
     #[inline(always)]

@@ -105,6 +105,11 @@ impl WaitSet {
         self.wait(None, timeout, |token| happened.push(token))
     }
 
+    /// All that it waits for.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.members.iter().map(|member| member.fd.as_fd())
+    }
+
     /// Removes everything added with `token`.
     pub fn remove(&mut self, token: u64) {
         self.members.retain(|member| member.token != token);

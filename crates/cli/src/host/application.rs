@@ -32,6 +32,9 @@ pub trait Application: Sync {
     const NAME: &'static str;
     /// The event of [`notes`](Application::notes) in JSON.
     const NOTE: &'static str = "note";
+    /// In the kernel placement it listens at all of the machine's addresses unless it is told otherwise. If not, it listens at the machine's
+    /// own ones only (127.0.0.1, ::1): it is not for strangers.
+    const IS_PUBLIC: bool = false;
     /// JSON figures tell what the card and the stack hold, too.
     const TELLS_PLACE: bool = false;
 
@@ -207,6 +210,17 @@ impl Files {
     }
 }
 
+/// Where a service's stack is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackPlace {
+    /// In its threads.
+    Linked,
+    /// In a net core.
+    NetCore,
+    /// It is the kernel's.
+    Kernel,
+}
+
 /// Where a service runs.
 pub struct Place {
     /// Its addresses.
@@ -217,8 +231,8 @@ pub struct Place {
     pub driver: String,
     /// Over IPv6 too, or perhaps.
     pub serves_six: bool,
-    /// The stack is in a net core.
-    pub is_split: bool,
+    /// Where the stack is.
+    pub stack: StackPlace,
     /// Which queue of the card.
     pub queue: u32,
 }

@@ -170,6 +170,34 @@ impl AttachArguments {
         Some(self.address.address).filter(|address| *address != IpAddr::from([10, 77, 0, 2]))
     }
 
+    /// Whether anything was said about which card it is to be.
+    fn is_particular(&self) -> bool {
+        let names = [&self.interface, &self.netns].into_iter().any(Option::is_some);
+        let numbers = self.vnic.is_some() || self.queue.is_some() || self.vlan.is_some() || self.device.is_some();
+        names || numbers || self.address_given().is_some() || !self.also.is_empty() || self.gateway.is_some()
+    }
+
+    /// Whether a card can be had: by who may make one, or by a daemon. Who asks for a particular one is told what is missing.
+    pub fn can_be_had(&self) -> bool {
+        let may_make = rustix::thread::capabilities(None)
+            .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::NET_ADMIN));
+        may_make || self.direct || default_socket().exists() || self.is_particular()
+    }
+
+    /// Makes sure that nothing is said about a card, where there is none.
+    ///
+    /// # Errors
+    /// Something is, and the remedy.
+    pub fn check_unused(&self) -> Result<(), String> {
+        let is_said = self.is_particular() || self.direct || self.force_copy || self.mss.is_some();
+        match is_said || self.dad.is_some() || self.ipv6 != Ipv6::Given {
+            true => Err("the kernel placement has no card: leave out the options of one (--address, --interface, --mss …). --listen \
+                         ADDRESS says where it listens"
+                .to_owned()),
+            false => Ok(()),
+        }
+    }
+
     /// Addresses of the first one's family, all of them together.
     fn alike(&self) -> impl Iterator<Item = &Prefixed> {
         let is_like_first = |other: &&Prefixed| other.address.is_ipv4() == self.address.address.is_ipv4();

@@ -2,7 +2,7 @@
 //! service goes on with that, its connections reset. Whoever deletes the card wants the service to end.
 
 use crate::host::addresses::names;
-use crate::host::application::Place;
+use crate::host::application::{Place, StackPlace};
 use crate::host::attach::AttachArguments;
 use crate::log;
 use qanat::split::PATIENCE;
@@ -106,7 +106,7 @@ impl Card {
             addresses,
             interface: attachment.interface().to_owned(),
             driver: attachment.driver().to_owned(),
-            is_split: false,
+            stack: StackPlace::Linked,
             queue,
         }
     }

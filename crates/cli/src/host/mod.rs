@@ -3,6 +3,7 @@
 //! ```text
 //!   run ─┬─ app_cores   several processes of this command
 //!        ├─ split ───── placement ── net cores, one's own, the daemon's, or those named
+//!        ├─ kernel ──── the kernel's own TCP/IP
 //!        └─ linked ──── card ─────── instances, one for each queue ── Application::service
 //! ```
 
@@ -17,6 +18,7 @@ pub mod disk_core;
 pub mod export;
 mod hosted;
 mod instances;
+mod kernel;
 mod linked;
 mod meter;
 mod metrics;
@@ -40,6 +42,7 @@ pub use report::stack_report;
 use crate::signals::hangups;
 use export::Export;
 use hosted::{Hosted, Watchers};
+use placement::Placement;
 use privilege::Privilege;
 
 /// Runs an application until it is told to stop. `prepare` makes it, and says what is wrong with its own options before anything is
@@ -62,7 +65,8 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
         // Its processes give up their rights, each by itself.
         return app_cores::run(placement, &options.attach, &needs.ports, signals);
     }
-    if placement.is_split() && needs.queues > 1 {
+    let place = placement.chosen(&options.attach, A::NAME)?;
+    if needs.queues > 1 && place != Placement::Linked {
         return Err("--queues is for the linked placement: ask for as many net cores (--net-cores)".to_owned());
     }
     application.open(&privilege)?;
@@ -70,5 +74,9 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     let export = export.map(Export::open).transpose()?;
     let hosted = Hosted::new(application, options, needs, (privilege, export))?;
     let watchers = Watchers { signals, metrics };
-    if placement.is_split() { split::run(&hosted, watchers) } else { linked::run(&hosted, watchers) }
+    match place {
+        Placement::Linked => linked::run(&hosted, watchers),
+        Placement::Split => split::run(&hosted, watchers),
+        Placement::Kernel => kernel::run(&hosted, watchers),
+    }
 }

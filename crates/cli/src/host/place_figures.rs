@@ -1,6 +1,7 @@
 //! What holds a service: the card and the stack, or the way to a net core.
 
 use qanat::Runtime;
+use qanat::kernel::KernelRuntime;
 use qanat::split::SplitRuntime;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,11 @@ pub fn of_split(runtime: &SplitRuntime) -> PlaceFigures {
         "net_cores_lost": figures.net_cores_lost,
     });
     vec![("split", value)]
+}
+
+/// Of a service over the kernel.
+pub fn of_kernel(runtime: &KernelRuntime) -> PlaceFigures {
+    vec![("kernel", json!(runtime.figures()))]
 }
 
 fn counted<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> Value {

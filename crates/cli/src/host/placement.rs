@@ -4,6 +4,7 @@ use crate::daemon::Card;
 use crate::host::attach::{AttachArguments, Ipv6, OwnDeviceKind, Spin, Trial};
 use crate::host::net_core::Accept;
 use crate::host::privilege::Privilege;
+use crate::log;
 use clap::{Args, ValueEnum};
 use qanat::split::{Connector, Refusal, SplitOptions, SplitRuntime};
 use qanat_control::address::Address;
@@ -13,6 +14,7 @@ use qanat_control::steward::{self, NetCoreDuty, farewell};
 use qanat_nic::af_xdp::PortRange;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// A placement.
@@ -23,15 +25,21 @@ pub enum Placement {
     Linked,
     /// In a process of its own, a net core, which this one can't harm
     Split,
+    /// It is the kernel's own, by io_uring: no root and no card are needed
+    Kernel,
 }
 
 /// Where the stack runs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
 pub struct PlacementArguments {
-    /// Where the network stack runs
-    #[arg(long, value_enum, default_value_t)]
-    pub placement: Placement,
+    /// Where the network stack runs (default: linked; kernel for whoever may not make a card, and has no daemon to ask for one)
+    #[arg(long, value_enum)]
+    pub placement: Option<Placement>,
+    /// With --placement kernel: listen at this address of the machine's; may be repeated (default: web, video and dns at all of them, other
+    /// services at 127.0.0.1 and ::1)
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<IpAddr>,
     /// The net core's socket (`qanat net`), for the split placement; may be repeated: this service is then on all of them. Without
     /// it the daemon's net cores are asked for (`[net] cores`, see qanatd(8)), and where there are none one is started for
     /// this service alone
@@ -89,7 +97,43 @@ impl<'a> Request<'a> {
 impl PlacementArguments {
     /// On a net core.
     pub fn is_split(&self) -> bool {
-        self.placement == Placement::Split || !self.net.is_empty() || self.net_cores > 1 || self.shares()
+        self.placement == Some(Placement::Split) || self.asks_for_net_cores()
+    }
+
+    /// By one of the options of net cores.
+    fn asks_for_net_cores(&self) -> bool {
+        !self.net.is_empty() || self.net_cores > 1 || self.shares()
+    }
+
+    /// The placement that was asked for, or the one that can be had.
+    ///
+    /// # Errors
+    /// What was asked for does not go together, and the remedy.
+    pub fn chosen(&self, attach: &AttachArguments, what: &str) -> Result<Placement, String> {
+        let place = match self.placement {
+            _ if self.is_split() => Placement::Split,
+            None if self.listen.is_empty() && !attach.can_be_had() => {
+                log::warning!(
+                    "placement",
+                    "{what} runs over the kernel's TCP/IP (--placement kernel): this user may not make a card, and there is no daemon to \
+                     ask for one (`sudo qanat up`, or start this with sudo)"
+                );
+                Placement::Kernel
+            }
+            None if self.listen.is_empty() => Placement::Linked,
+            None => Placement::Kernel,
+            Some(place) => place,
+        };
+        match place {
+            Placement::Kernel if self.asks_for_net_cores() => Err("the kernel placement has no net cores and is one process: leave out \
+                --net, --net-cores, --share and --app-cores"
+                .to_owned()),
+            Placement::Kernel => attach.check_unused().map(|()| place),
+            _ if !self.listen.is_empty() => {
+                Err("--listen is for the kernel placement: a card's addresses are --address and --also".to_owned())
+            }
+            _ => Ok(place),
+        }
     }
 
     /// With others.

@@ -1,6 +1,6 @@
 //! The split placement: the stack is in a net core, or several. The service is the same, of one queue.
 
-use crate::host::application::{Application, Place};
+use crate::host::application::{Application, Place, StackPlace};
 use crate::host::hosted::{Hosted, Watchers};
 use crate::host::instances::{DOORBELL_TOKEN, REFUSALS};
 use crate::host::meter::Meter;
@@ -17,7 +17,7 @@ fn place_on(runtime: &SplitRuntime) -> Place {
         addresses,
         interface: runtime.interface().to_owned(),
         driver: runtime.driver().to_owned(),
-        is_split: true,
+        stack: StackPlace::NetCore,
         queue: 0,
     }
 }

@@ -141,6 +141,7 @@ impl Application for Video<'_> {
     type Figures = Figures;
 
     const NAME: &'static str = "video";
+    const IS_PUBLIC: bool = true;
     const TELLS_PLACE: bool = true;
 
     fn requirements(&self) -> Requirements {

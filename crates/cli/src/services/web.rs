@@ -3,7 +3,9 @@
 use super::congestion;
 use super::https::HttpsArguments;
 use super::serving::Serving;
-use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
+use crate::host::application::{
+    Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements, StackPlace,
+};
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
@@ -215,6 +217,7 @@ impl Application for Web<'_> {
     type Figures = Figures;
 
     const NAME: &'static str = "web";
+    const IS_PUBLIC: bool = true;
     const TELLS_PLACE: bool = true;
 
     fn requirements(&self) -> Requirements {
@@ -249,8 +252,8 @@ impl Application for Web<'_> {
 
     fn service(&self, place: &Place) -> Result<WebService, String> {
         let mut config = self.arguments.config(place.serves_six);
-        if place.is_split {
-            // There are no ready frames on a net core.
+        if place.stack != StackPlace::Linked {
+            // There are no ready frames elsewhere.
             config.copy_mode = CopyMode::PerSend;
         }
         config.https = self.serving.https(&self.arguments.https, &place.addresses)?;

@@ -503,5 +503,6 @@ pub(crate) fn errno_of_command(error: CommandError) -> Errno {
         CommandError::Unreachable => Errno::NETUNREACH,
         CommandError::NotSending => Errno::PIPE,
         CommandError::TooLong => Errno::MSGSIZE,
+        CommandError::Unsupported => Errno::OPNOTSUPP,
     }
 }

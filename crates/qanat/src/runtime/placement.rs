@@ -83,6 +83,18 @@ pub trait Placement: Sealed + Sized {
     /// The doorbells of the stack's side. If the runtime does not wait (`waits` is false), only those whose end has to be noticed.
     fn doorbells(&self, waits: bool) -> impl Iterator<Item = BorrowedFd<'_>>;
 
+    /// Sleeps until something happens here, or one of the others rings, or for so long. `false`: the runtime is to do so.
+    #[inline(always)]
+    fn sleeps<'a>(&mut self, _others: impl Iterator<Item = BorrowedFd<'a>>, _most: Duration) -> bool {
+        false
+    }
+
+    /// One of the others has rung, and nobody has looked which.
+    #[inline(always)]
+    fn others_rang(&self) -> bool {
+        false
+    }
+
     /// Silences doorbells that rang, and notices the end of whoever rings them.
     #[inline(always)]
     fn has_waited(&mut self) {}

@@ -210,7 +210,7 @@ impl<P: Placement> Runtime<P> {
             }
             WatchInterval::Time(interval) => now.since(self.watched_at) >= interval,
         };
-        if is_due { self.look_at_doorbells(service, stop, Duration::ZERO) } else { Ok(()) }
+        if is_due || self.placement.others_rang() { self.look_at_doorbells(service, stop, Duration::ZERO) } else { Ok(()) }
     }
 
     /// Waits on everything, then tells the service which of its doorbells rang.
@@ -226,6 +226,10 @@ impl<P: Placement> Runtime<P> {
         }
         let mut rang: Vec<u64> = Vec::new();
         let waits = !timeout.is_zero();
+        let others = || self.waits.descriptors().chain(self.storage.doorbells());
+        if waits && self.placement.sleeps(others(), timeout) {
+            return Ok(());
+        }
         // A runtime that does not wait looks at its disks anyway.
         let disks = waits.then(|| self.storage.doorbells()).into_iter().flatten();
         let doorbells = self.placement.doorbells(waits).chain(disks);

@@ -82,6 +82,7 @@ impl Application for Server<'_> {
     type Figures = Done;
 
     const NAME: &'static str = "dns";
+    const IS_PUBLIC: bool = true;
     const NOTE: &'static str = "transfer";
 
     fn requirements(&self) -> Requirements {

@@ -1,7 +1,9 @@
 //! The echo, as the host knows it.
 
 use crate::host::Application;
-use crate::host::application::{Announcement, Figures as HostFigures, Period, Place, Rates, Requirements};
+use crate::host::application::{
+    Announcement, Figures as HostFigures, Period, Place, Rates, Requirements, StackPlace,
+};
 use crate::live::grouped;
 use qanat::{PROTOCOL_TCP, PROTOCOL_UDP};
 use qanat_echo::{EchoConfig, EchoService, Figures};
@@ -53,7 +55,7 @@ impl Application for Echo {
     }
 
     fn announcement(&self, place: &Place) -> Announcement {
-        let link = if place.is_split { "a net core's veth" } else { &place.driver };
+        let link = if place.stack == StackPlace::NetCore { "a net core's veth" } else { &place.driver };
         self.announce(&self.address(place), link)
     }
 

@@ -13,4 +13,3 @@ pub(crate) mod remotes;
 pub(crate) mod runtime;
 pub(crate) mod seek;
 pub(crate) mod streams;
-pub(crate) mod timers;

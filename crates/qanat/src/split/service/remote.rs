@@ -7,7 +7,7 @@ use crate::split::handshake::{Attached, CONNECTIONS_MAX, Reply, SMALL_BLOCK_BYTE
 use crate::split::service::link::{Link, Lost, WAITING_MAX};
 use crate::split::service::places::Places;
 use crate::split::service::streams::{Finish, Lent, Stream};
-use crate::split::service::timers::Timers;
+use crate::timers::Timers;
 use qanat_abi::message::{Range, Window};
 use qanat_abi::{Command, Event as AbiEvent, Id, Message};
 use qanat_control::protocol::understand;

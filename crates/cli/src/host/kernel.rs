@@ -1,0 +1,112 @@
+//! The kernel placement: the service over the kernel's own TCP/IP. It needs no card, no interface and no rights.
+
+use crate::host::application::{Application, Figures, Place, StackPlace};
+use crate::host::hosted::{Hosted, Watchers};
+use crate::host::instances::{DOORBELL_TOKEN, REFUSALS};
+use crate::host::meter::Meter;
+use crate::host::place_figures::of_kernel;
+use crate::log;
+use qanat::SpinPolicy;
+use qanat::kernel::{KernelOptions, KernelRuntime};
+use qanat_nic::link;
+use qanat_nic::sockets::has_six;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses that are announced at most.
+const ANNOUNCED_MAX: usize = 8;
+
+/// Where an application listens that was not told where; none: everywhere.
+fn usual_addresses<A: Application>() -> Vec<IpAddr> {
+    if A::IS_PUBLIC {
+        return Vec::new();
+    }
+    let six = has_six().then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(six).collect()
+}
+
+/// Where the service can be reached, for its announcement and its certificate.
+fn reached_at(options: &KernelOptions) -> Vec<IpAddr> {
+    if !options.addresses.is_empty() {
+        return options.addresses.clone();
+    }
+    let is_link_local = |address: &IpAddr| matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
+    let all = link::addresses(0).unwrap_or_default().into_iter().map(|(address, _)| address);
+    // What others can use first.
+    let mut all: Vec<IpAddr> = all.filter(|address| !is_link_local(address)).collect();
+    all.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
+    all.truncate(ANNOUNCED_MAX);
+    if all.is_empty() { vec![Ipv4Addr::UNSPECIFIED.into()] } else { all }
+}
+
+fn place_on(options: &KernelOptions) -> Place {
+    let addresses = reached_at(options);
+    let is_told = !options.addresses.is_empty();
+    Place {
+        serves_six: if is_told { addresses.iter().any(IpAddr::is_ipv6) } else { has_six() },
+        addresses,
+        interface: "the kernel's".to_owned(),
+        driver: "kernel".to_owned(),
+        stack: StackPlace::Kernel,
+        queue: 0,
+    }
+}
+
+/// Until the service is told to stop.
+///
+/// # Errors
+/// Why it can't be served.
+pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result<(), String> {
+    let (application, options, needs) = (&hosted.application, hosted.options, &hosted.requirements);
+    let mut wanted = KernelOptions::new(needs.ports.clone());
+    wanted.addresses =
+        if options.placement.listen.is_empty() { usual_addresses::<A>() } else { options.placement.listen.clone() };
+    wanted.frames = needs.frames;
+    if let Some(most) = needs.connections_max {
+        wanted.connections_max = most + REFUSALS;
+    }
+    let place = place_on(&wanted);
+    let storage = application.storage()?;
+    let mut runtime = KernelRuntime::over_kernel(wanted).map_err(|error| error.to_string())?;
+    runtime.use_storage(storage);
+    hosted.privilege.give_up(hosted.files.places.clone())?;
+    hosted.privilege.check(&hosted.files.needs)?;
+    application.prepare(1)?;
+    let mut service = application.service(&place)?;
+    if let Some((doorbell, what)) = A::doorbell(&service) {
+        runtime.watch(doorbell, DOORBELL_TOKEN).map_err(|error| format!("watching for {what}: {error}"))?;
+    }
+    hosted.begin(watchers)?;
+    runtime.start(&mut service).map_err(|error| error.to_string())?;
+    application.announcement(&place).tell(&hosted.printer);
+    let mut meter = Meter::new();
+    let mut reports = hosted.control.reports();
+    let stop = hosted.control.stop_of(0)?;
+    // Polling would be system calls.
+    let runs = qanat::RuntimeOptions { spin: SpinPolicy::Never, ..options.runtime() };
+    let outcome = runtime.run(&mut service, &stop, runs, &mut |service, runtime| {
+        hosted.control.put(0, A::figures(service));
+        hosted.show(&mut meter, &hosted.control.each(), || of_kernel(runtime), &A::notes(service));
+        if hosted.control.wants_report(&mut reports) {
+            report(hosted, runtime);
+        }
+    });
+    hosted.control.put(0, A::figures(&mut service));
+    hosted.tell(&A::notes(&mut service));
+    hosted.ends(|| of_kernel(&runtime));
+    hosted.finish();
+    outcome.map_err(|error| error.to_string())
+}
+
+/// The application's counters, and those of the placement: connections are `ss -i`'s affair.
+fn report<A: Application>(hosted: &Hosted<'_, A>, runtime: &KernelRuntime) {
+    let own = hosted.application.metrics();
+    let all = A::Figures::sum(&hosted.control.each());
+    let figures = serde_json::to_value(runtime.figures()).unwrap_or_default();
+    std::thread::spawn(move || {
+        let mut text = own.map_or_else(String::new, |own| own(&all));
+        for (name, count) in figures.as_object().into_iter().flatten() {
+            text += &format!("{name:<36} {count}\n");
+        }
+        log::report(&(text + "connections: `ss --tcp --info` shows them\n"));
+    });
+}

@@ -1,0 +1,28 @@
+//! What a runtime can do only if the stack is the kernel's.
+
+use super::error::KernelError;
+use super::figures::KernelFigures;
+use super::options::KernelOptions;
+use super::placement::KernelPlacement;
+use super::state::Kernel;
+use crate::runtime::Runtime;
+use qanat_nic::MonotonicClock;
+
+/// Runs a service over the kernel's own TCP/IP.
+pub type KernelRuntime = Runtime<KernelPlacement>;
+
+impl Runtime<KernelPlacement> {
+    /// A runtime over the kernel's TCP/IP. All ports of the options are bound here, while there are rights. It has to be used by the
+    /// thread that made it.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    pub fn over_kernel(options: KernelOptions) -> Result<KernelRuntime, KernelError> {
+        Ok(Runtime::of(KernelPlacement { kernel: Kernel::new(options)? }, MonotonicClock::new()))
+    }
+
+    /// What it has counted.
+    pub fn figures(&self) -> KernelFigures {
+        self.placement.kernel.figures()
+    }
+}
