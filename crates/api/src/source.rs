@@ -3,6 +3,7 @@
 //! There are no socket buffers: a connection keeps a queue of *pieces* (lent memory, or a range of a [`Source`]), each
 //! covering a run of sequence space, and asks the owner for the bytes at every transmission and retransmission.
 
+use bytes::Bytes;
 use qanat_nic::Frame;
 use std::rc::Rc;
 
@@ -45,6 +46,12 @@ pub trait Source {
     /// go beyond the range that the stack was given. Empty: they must be copied, with [`fill`](Source::fill).
     fn lend(&self, _stamp: u64, _offset: u64) -> &[u8] {
         &[]
+    }
+
+    /// The bytes from `offset` on, as far as [`lend`](Source::lend) would give them, held by whoever takes them: for a stack that reads them
+    /// after this call. `None`: they must be copied.
+    fn share(&self, _stamp: u64, _offset: u64) -> Option<Bytes> {
+        None
     }
 
     /// Bytes from `offset` to the next place where the source would like a segment to end (its frame's boundary);

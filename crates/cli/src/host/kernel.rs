@@ -8,6 +8,7 @@ use crate::host::place_figures::of_kernel;
 use crate::log;
 use qanat::SpinPolicy;
 use qanat::kernel::{KernelOptions, KernelRuntime};
+use qanat_nic::af_xdp::PortRange;
 use qanat_nic::link;
 use qanat_nic::sockets::has_six;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -57,7 +58,16 @@ fn place_on(options: &KernelOptions) -> Place {
 /// Why it can't be served.
 pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result<(), String> {
     let (application, options, needs) = (&hosted.application, hosted.options, &hosted.requirements);
-    let mut wanted = KernelOptions::new(needs.ports.clone());
+    // Ports that its own connections are from are the kernel's affair.
+    let is_own = |range: &PortRange| {
+        let own = needs.ephemeral_ports.as_ref();
+        own.is_some_and(|own| (*own.start(), *own.end()) == (range.first, range.last))
+    };
+    let (own, ports): (Vec<PortRange>, Vec<PortRange>) = needs.ports.iter().copied().partition(is_own);
+    if !own.is_empty() {
+        hosted.privilege.is_to_dial();
+    }
+    let mut wanted = KernelOptions::new(ports);
     wanted.addresses =
         if options.placement.listen.is_empty() { usual_addresses::<A>() } else { options.placement.listen.clone() };
     wanted.frames = needs.frames;

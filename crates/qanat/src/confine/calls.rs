@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Those of a net core's loop; of `bpf` only what works on descriptors it has; `mmap` never executable.
 pub(super) fn only_net_cores() -> Result<(), ConfineError> {
-    apply(filter(&[], &PRCTL, &[]))
+    apply(filter(&[], &PRCTL, &[], false))
 }
 
 /// Those of a disk core's loop: its ring, memory that it is given, sockets that it has. `mmap` never executable. `has_function`: its disk
@@ -155,16 +155,18 @@ pub(super) fn only_keepers() -> Result<(), ConfineError> {
         &[PROCESSES_CALLS, KEEPERS_CALLS].concat(),
         &[libc::PR_SET_PDEATHSIG, libc::PR_SET_NAME],
         &[0, libc::SIGURG as u64],
+        false,
     ))
 }
 
-/// Those of a service: a net core's, files, and threads. Sockets are pairs of Unix sockets; with `connects` they may be connected.
-pub(super) fn only_services(connects: bool) -> Result<(), ConfineError> {
+/// Those of a service: a net core's, files, and threads. Sockets are pairs of Unix sockets; with `connects` they may be connected. `dials`:
+/// there may be sockets of TCP, too, which its ring connects.
+pub(super) fn only_services(connects: bool, dials: bool) -> Result<(), ConfineError> {
     let connects: &[i64] = if connects { &[libc::SYS_connect] } else { &[] };
     let more = [PROCESSES_CALLS, SERVICES_CALLS, connects].concat();
     // First, since the second one allows no more filters.
     apply(without_clone3())?;
-    apply(filter(&more, &[libc::PR_SET_NAME], &[]))
+    apply(filter(&more, &[libc::PR_SET_NAME], &[], dials))
 }
 
 fn apply(filter: Result<BpfProgram, BackendError>) -> Result<(), ConfineError> {
@@ -333,8 +335,8 @@ const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// `more`: calls beyond a net core's; `signals`: what may be sent to others.
-fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, BackendError> {
+/// `more`: calls beyond a net core's; `signals`: what may be sent to others; `dials`: there may be sockets of TCP.
+fn filter(more: &[i64], prctl: &[i32], signals: &[u64], dials: bool) -> Result<BpfProgram, BackendError> {
     let is = |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     let without = |argument, mask: i32| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask as u64), 0)
@@ -382,6 +384,12 @@ fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, Ba
         // Services look at interfaces and routes when they get their next card.
         let by_netlink = vec![is(0, libc::AF_NETLINK as u64)?, is(2, libc::NETLINK_ROUTE as u64)?];
         sockets.push(SeccompRule::new(by_netlink)?);
+    }
+    for family in [libc::AF_INET, libc::AF_INET6].into_iter().filter(|_| dials) {
+        // The kind, without flags.
+        let kind = SeccompCmpOp::MaskedEq(0xf);
+        let is_stream = SeccompCondition::new(1, SeccompCmpArgLen::Dword, kind, libc::SOCK_STREAM as u64)?;
+        sockets.push(SeccompRule::new(vec![is(0, family as u64)?, is_stream])?);
     }
     if !sockets.is_empty() {
         rules.insert(libc::SYS_socket, sockets);

@@ -89,7 +89,7 @@ pub fn confine_disk_core(has_function: bool) -> Result<Confinement, ConfineError
 /// What could not be given up; the process is not to go on then.
 pub fn confine_keeper() -> Result<(), ConfineError> {
     no_new_rights()?;
-    only_places(&Places::default())?;
+    only_places(&Places::default(), false)?;
     calls::only_keepers()
 }
 
@@ -100,8 +100,8 @@ pub fn confine_keeper() -> Result<(), ConfineError> {
 /// # Errors
 /// What could not be given up; the process is not to go on then.
 pub fn confine_service(account: Option<Account>, needs: &ServiceNeeds) -> Result<(), ConfineError> {
-    give_up(account, &needs.places)?;
-    calls::only_services(needs.connects)
+    give_up_but(account, &needs.places, needs.dials)?;
+    calls::only_services(needs.connects, needs.dials)
 }
 
 /// What a service goes on needing.
@@ -111,6 +111,8 @@ pub struct ServiceNeeds {
     pub places: Places,
     /// It makes connections to Unix sockets itself.
     pub connects: bool,
+    /// It makes connections of the kernel's TCP to others: in the kernel placement, a name server that fetches zones.
+    pub dials: bool,
 }
 
 /// Gives up all that a steward does not need who only asks a daemon, or removes files from `places`: its user, by which others know it,
@@ -120,7 +122,7 @@ pub struct ServiceNeeds {
 /// What could not be given up; the process is not to go on then.
 pub fn confine_steward(places: &Places) -> Result<(), ConfineError> {
     give_up(None, places)?;
-    calls::only_services(true)
+    calls::only_services(true, false)
 }
 
 /// Gives up, for good, all that the keeper of an export does not need: it puts one mount to its place, looks whether it answers, and takes
@@ -140,6 +142,11 @@ pub fn confine_export_keeper() -> Result<(), ConfineError> {
 
 /// Whether Landlock holds.
 fn give_up(account: Option<Account>, places: &Places) -> Result<bool, ConfineError> {
+    give_up_but(account, places, false)
+}
+
+/// The same; `dials`: connections of TCP may still be made.
+fn give_up_but(account: Option<Account>, places: &Places, dials: bool) -> Result<bool, ConfineError> {
     // Before the user changes: it takes a capability.
     empty_bounding_set()?;
     let (parent, death) = (getppid(), parent_process_death_signal());
@@ -153,7 +160,7 @@ fn give_up(account: Option<Account>, places: &Places) -> Result<bool, ConfineErr
         .map_err(ConfineError::Capabilities)?;
     end_with(parent, death).map_err(ConfineError::Parent)?;
     no_new_rights()?;
-    only_places(places)
+    only_places(places, dials)
 }
 
 /// The kernel forgets that a process is to end with its parent when the user changes.
@@ -189,13 +196,14 @@ fn become_account(account: Account) -> rustix::io::Result<()> {
     rustix::thread::set_thread_res_uid(user, user, user)
 }
 
-/// Nothing else can be opened by name; whether the kernel sees to it.
-fn only_places(places: &Places) -> Result<bool, ConfineError> {
+/// Nothing else can be opened by name, and no port be taken; whether the kernel sees to it. `dials`: connections of TCP may be made.
+fn only_places(places: &Places, dials: bool) -> Result<bool, ConfineError> {
     let abi = ABI::V5;
+    let network = if dials { AccessNet::BindTcp.into() } else { AccessNet::from_all(abi) };
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))
-        .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(abi)))
+        .and_then(|ruleset| ruleset.handle_access(network))
         .and_then(Ruleset::create)?;
     let reading = AccessFs::ReadFile | AccessFs::ReadDir;
     let writing = reading | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
@@ -259,7 +267,7 @@ mod tests {
         let confined = std::thread::spawn(move || {
             // As `confine_service` does. This kernel may be without Landlock.
             let has_landlock = give_up(account, &places).map_err(|error| error.to_string())?;
-            calls::only_services(false).map_err(|error| error.to_string())?;
+            calls::only_services(false, false).map_err(|error| error.to_string())?;
             let is_out_of_reach = || File::open("/etc/passwd").is_err();
             let by_thread = std::thread::Builder::new().spawn(is_out_of_reach);
             let by_thread = by_thread.map_err(|error| format!("a thread: {error}"))?;

@@ -28,7 +28,7 @@ pub enum KernelError {
 fn remedy(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => {
-            ": ports below 1024 are root's: choose another (--port 8080), start it with sudo, or have \
+            ": ports below 1024 are root's: choose others (--port 8080, and --redirect-port beside --https), start it with sudo, or have \
              `sysctl net.ipv4.ip_unprivileged_port_start` allow it"
         }
         Some(Errno::ADDRINUSE) => ": another program is there (`ss -lntup` shows it): choose another --port or --listen",

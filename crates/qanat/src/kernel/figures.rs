@@ -31,6 +31,6 @@ pub struct KernelFigures {
     pub settings_refused: u64,
     /// System calls of the ring.
     pub enters: u64,
-    /// Frames that services hold, or that are being filled.
+    /// Frames that services hold.
     pub frames_in_use: u64,
 }

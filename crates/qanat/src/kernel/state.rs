@@ -188,7 +188,7 @@ impl Kernel {
         KernelFigures {
             connections: self.streams.count() as u64,
             enters: self.ring.enters(),
-            frames_in_use: self.ring.pool().in_use_count().into(),
+            frames_in_use: (self.ring.pool().frame_count() - self.ring.frames_free()).into(),
             ..self.figures
         }
     }

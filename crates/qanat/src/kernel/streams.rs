@@ -5,7 +5,7 @@
 
 use super::state::Kernel;
 use super::stream::{Finish, Stream};
-use qanat_api::{Chunk, CloseReason, ConnectionId, Event, Filled, Piece, SendQueue};
+use qanat_api::{Chunk, CloseReason, ConnectionId, Event, Filled, Piece, SendQueue, Source};
 use qanat_nic::Frame;
 use qanat_nic::sockets::{Lent, OUTGOING_COPIED_MAX, Outgoing, peer_of, reset_on_close};
 use rustix::io::Errno;
@@ -42,6 +42,43 @@ fn reason(error: Errno) -> CloseReason {
     }
 }
 
+/// Takes the first `length` bytes of a prepared object along: what has to be made is copied, what lies in memory is lent. How many it took.
+fn fill_prepared(source: &Rc<dyn Source>, stamp: u64, offset: u64, length: usize, outgoing: &mut Outgoing) -> usize {
+    let mut copied = 0;
+    let mut shared = source.share(stamp, offset).filter(|_| length >= COPIED_BYTES);
+    if shared.is_none() {
+        copied = length.min(outgoing.copy_room()).min(COPIED_BYTES);
+        let Some(target) = outgoing.copy(copied) else { return 0 };
+        source.fill(stamp, offset, target);
+        shared = source.share(stamp, offset + copied as u64).filter(|_| copied < length);
+    }
+    let Some(bytes) = shared else { return copied };
+    let lent = bytes.len().min(length - copied);
+    if outgoing.lend(Lent::Bytes(bytes.slice(..lent))) { copied + lent } else { copied }
+}
+
+/// Takes a piece's first `length` bytes along. How many it took.
+fn fill_piece(piece: &Piece, length: usize, outgoing: &mut Outgoing) -> usize {
+    let lent = match piece {
+        Piece::Prepared { source, stamp, offset, .. } => {
+            return fill_prepared(source, *stamp, *offset, length, outgoing);
+        }
+        Piece::Bytes(bytes) => Lent::Bytes(bytes.slice(..length)),
+        Piece::Block(block, from) => match &block.0 {
+            Filled::Own(bytes) => Lent::Bytes(bytes.slice(*from..*from + length)),
+            // All that is left of it: less than a send takes.
+            Filled::Transmit(frame) => Lent::Shared(Rc::clone(frame), *from),
+        },
+    };
+    let bytes = lent.bytes().get(..length).unwrap_or_default();
+    if length < COPIED_BYTES && length <= outgoing.copy_room() {
+        outgoing.copy(length).into_iter().for_each(|target| target.copy_from_slice(bytes));
+        return length;
+    }
+    let count = lent.bytes().len();
+    if outgoing.lend(lent) { count } else { 0 }
+}
+
 /// Puts together what one send takes along.
 fn fill(queue: &SendQueue, outgoing: &mut Outgoing) {
     let whole = usize::try_from(queue.bytes()).unwrap_or(usize::MAX);
@@ -52,32 +89,9 @@ fn fill(queue: &SendQueue, outgoing: &mut Outgoing) {
     let mut room = SEND_BYTES;
     for piece in queue.pieces() {
         let length = usize::try_from(piece.length()).unwrap_or(usize::MAX).min(room);
-        let is_whole = length as u64 == piece.length();
-        let has_gone = match piece {
-            Piece::Prepared { source, stamp, offset, .. } => {
-                let length = length.min(outgoing.copy_room());
-                let target = outgoing.copy(length);
-                target.is_some_and(|target| {
-                    source.fill(*stamp, *offset, target);
-                    length as u64 == piece.length()
-                })
-            }
-            Piece::Bytes(bytes) if length < COPIED_BYTES && length <= outgoing.copy_room() => {
-                let target = outgoing.copy(length);
-                target.is_some_and(|target| {
-                    target.copy_from_slice(bytes.get(..length).unwrap_or_default());
-                    is_whole
-                })
-            }
-            Piece::Bytes(bytes) => outgoing.lend(Lent::Bytes(bytes.slice(..length))) && is_whole,
-            Piece::Block(block, from) => match &block.0 {
-                Filled::Own(bytes) => outgoing.lend(Lent::Bytes(bytes.slice(*from..*from + length))) && is_whole,
-                // All of it: less than a send takes.
-                Filled::Transmit(frame) => outgoing.lend(Lent::Shared(Rc::clone(frame), *from)) && is_whole,
-            },
-        };
-        room -= length;
-        if !has_gone || room == 0 {
+        let taken = fill_piece(piece, length, outgoing);
+        room = room.saturating_sub(taken);
+        if (taken as u64) < piece.length() || room == 0 {
             return;
         }
     }

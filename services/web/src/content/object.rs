@@ -9,6 +9,7 @@
 //! The holes (date, connection option) are filled from the response's stamp, in what is sent and in its sum, so a
 //! retransmission with the same stamp repeats the same bytes.
 
+use bytes::Bytes;
 use super::head::{CONNECTION_OFFSET, DATE_OFFSET, HOLES_END, connection_text};
 use crate::http::date::{DATE_LENGTH, DateCache};
 use qanat::wire::checksum;
@@ -44,7 +45,7 @@ impl Stamp {
 /// An object's bytes and sums: made by a reader thread, then wrapped by [`Object::new`] on the service's.
 #[derive(Debug)]
 pub struct PreparedBytes {
-    master: Box<[u8]>,
+    master: Bytes,
     sums: Box<[u16]>,
     payload_bytes: usize,
     head_length: usize,
@@ -57,7 +58,7 @@ impl PreparedBytes {
         let payload_bytes = (payload_bytes & !1).max(PAYLOAD_BYTES_MIN);
         let sums = master.chunks(payload_bytes).map(checksum::sum).collect();
         PreparedBytes {
-            master: master.into_boxed_slice(),
+            master: master.into(),
             sums,
             payload_bytes,
             head_length: head_length.max(HOLES_END),
@@ -263,6 +264,11 @@ impl Source for Object {
         // Before that the holes of the master are to be filled.
         let behind_holes = usize::try_from(offset).ok().filter(|&offset| offset >= HOLES_END);
         behind_holes.and_then(|offset| self.bytes.master.get(offset..)).unwrap_or_default()
+    }
+
+    fn share(&self, _stamp: u64, offset: u64) -> Option<Bytes> {
+        let offset = usize::try_from(offset).ok().filter(|&offset| offset >= HOLES_END)?;
+        (offset < self.bytes.master.len()).then(|| self.bytes.master.slice(offset..))
     }
 
     #[inline]

@@ -52,6 +52,8 @@ pub struct Privilege {
     needs: OnceLock<ServiceNeeds>,
     remove: Mutex<Vec<PathBuf>>,
     has_steward: AtomicBool,
+    /// Connections of the kernel's TCP are made later.
+    dials: AtomicBool,
     /// They are given up, by all threads.
     is_done: AtomicBool,
 }
@@ -80,6 +82,7 @@ impl Privilege {
             needs: OnceLock::new(),
             remove: Mutex::default(),
             has_steward: AtomicBool::new(false),
+            dials: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
         })
     }
@@ -144,6 +147,11 @@ impl Privilege {
         self.make_sure()
     }
 
+    /// The service makes connections of the kernel's TCP itself. To be said before the rights are given up.
+    pub fn is_to_dial(&self) {
+        self.dials.store(true, Ordering::Release);
+    }
+
     /// What the service goes on needing, for several threads that give up their rights one by one.
     pub fn prepare(&self, mut places: Places) {
         // To see that all threads have done so, and who sends HUP; and to read counters of XDP programs, which each processor has. Landlock
@@ -151,7 +159,8 @@ impl Privilege {
         places.read.extend(["/proc", "/sys/devices/system/cpu"].map(PathBuf::from));
         // Who becomes somebody else has a steward for it.
         let connects = !self.changes_user();
-        self.needs.get_or_init(|| ServiceNeeds { places, connects });
+        let dials = self.dials.load(Ordering::Acquire);
+        self.needs.get_or_init(|| ServiceNeeds { places, connects, dials });
     }
 
     /// Gives up the rights of the calling thread.
