@@ -66,7 +66,7 @@ lint: ## formatting, clippy, and the house rules
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour disk driver echo_disk fast_open ipv6_addresses keyvalue model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
-SYSTEM_TESTS := dns e2e_bench e2e_cache e2e_delay e2e_echo e2e_kv e2e_programs e2e_run e2e_split e2e_video faults hostile_control hostile_split packetdrill socket_cases veth
+SYSTEM_TESTS := dns e2e_bench e2e_cache e2e_delay e2e_echo e2e_kv e2e_placements e2e_programs e2e_run e2e_split e2e_video faults hostile_control hostile_split packetdrill socket_cases veth
 # They are in namespaces of their own and mostly wait: they run beside the others.
 WAITING_TESTS := dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
 HARDWARE_TESTS := hardware

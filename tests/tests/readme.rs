@@ -135,6 +135,12 @@ fn every_command_of_the_readme_does_what_it_says() {
                     serves();
                     on_net_core = true;
                 }
+                ["qanat", "web", _, "--placement", "kernel", "--port", port] => {
+                    interrupt(server.take());
+                    server = Some(program(&words, here).start());
+                    let address = format!("127.0.0.1:{port}");
+                    eventually("it serves", Duration::from_secs(10), || TcpStream::connect(&address).is_ok());
+                }
                 ["qanat", "run", ..] => {
                     interrupt(server.take());
                     let own = program(&words, here).start();

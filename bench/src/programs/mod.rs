@@ -147,6 +147,7 @@ impl Case {
             (true, Sockets::Card) => peers.push(Sockets::NativeCard),
             (true, _) => peers.extend([Sockets::Native, Sockets::Split]),
         }
+        peers.extend(self.program.has_native_over_kernel().then_some(Sockets::OverKernel));
         peers
     }
 }
@@ -274,6 +275,9 @@ fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnin
             && let Some(bar) = case.native_bar
         {
             note.push_str(&format!("; bar {bar} × per core-second"));
+        }
+        if sockets == Sockets::OverKernel {
+            note.push_str("; bar 1 × per core-second");
         }
         if matches!(sockets, Sockets::Own | Sockets::Card)
             && let Some(bar) = case.bar

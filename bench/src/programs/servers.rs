@@ -51,7 +51,7 @@ impl Backend {
             Backend::ClientsEnd => Some(CLIENT_KERNEL),
             Backend::Loopback => Some(Ipv4Addr::LOCALHOST),
             Backend::OtherCard => Some(match sockets {
-                Sockets::Kernel => OTHER_KERNEL,
+                Sockets::Kernel | Sockets::OverKernel => OTHER_KERNEL,
                 Sockets::Card | Sockets::NativeCard => CARD_BEHIND,
                 Sockets::Own | Sockets::Native | Sockets::Split => OTHER_OWN,
             }),
@@ -113,9 +113,14 @@ impl Program {
         matches!(self, Program::UdpEcho | Program::UdpEchoBatch)
     }
 
-    /// Whether there is a service of the native API that does the same.
+    /// Whether there is a service of the native API that does the same, and whose other placements other tables do not have.
     pub fn has_native(self) -> bool {
         self.is_echo() || self == Program::Memcached
+    }
+
+    /// Whether there is one that does the same over the kernel.
+    pub fn has_native_over_kernel(self) -> bool {
+        self.has_native() || matches!(self, Program::Nginx | Program::Redis)
     }
 
     fn path(self) -> Result<PathBuf, HarnessError> {
@@ -153,6 +158,8 @@ pub enum Sockets {
     NativeCard,
     /// The same with its stack in another process, on the same processor.
     Split,
+    /// The same in the kernel placement: the kernel's sockets, by io_uring.
+    OverKernel,
 }
 
 impl Sockets {
@@ -163,12 +170,13 @@ impl Sockets {
             Sockets::Own | Sockets::Card => "qanat run",
             Sockets::Native | Sockets::NativeCard => "native",
             Sockets::Split => "native, split",
+            Sockets::OverKernel => "native, over the kernel",
         }
     }
 
     fn address(self) -> Ipv4Addr {
         match self {
-            Sockets::Kernel => SERVER_KERNEL,
+            Sockets::Kernel | Sockets::OverKernel => SERVER_KERNEL,
             Sockets::Card | Sockets::NativeCard => CARD,
             Sockets::Own | Sockets::Native | Sockets::Split => SERVER_OWN,
         }
@@ -183,6 +191,7 @@ impl Sockets {
             Sockets::Native => "native",
             Sockets::NativeCard => "native-card",
             Sockets::Split => "split",
+            Sockets::OverKernel => "over-kernel",
         }
     }
 }
@@ -368,7 +377,7 @@ impl Server {
             Sockets::Own => under_run(&own, topology.server_interface(), sockets.address(), CLIENT_KERNEL),
             Sockets::Card => behind_daemon(&own, &files.daemon(topology)?, sockets.address()),
             Sockets::NativeCard => asking_daemon(&files.daemon(topology)?),
-            Sockets::Kernel | Sockets::Native | Sockets::Split => Vec::new(),
+            Sockets::Kernel | Sockets::Native | Sockets::Split | Sockets::OverKernel => Vec::new(),
         };
         command.extend(arguments((program, sockets), &own, topology, files)?);
         let words: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
@@ -406,8 +415,15 @@ fn arguments(
     let name = sockets.word();
     let (port, configuration);
     let is_native = matches!(sockets, Sockets::Native | Sockets::NativeCard | Sockets::Split);
+    let is_over_kernel = sockets == Sockets::OverKernel;
     let placement = if sockets == Sockets::Split { "split" } else { "linked" };
+    let directory = files.directory.path().display().to_string();
+    let over_kernel = ["--placement", "kernel", "--listen", &address];
     let words: Vec<&str> = match program {
+        Program::Nginx if is_over_kernel => [&["web", &directory, "--user", "root"], &over_kernel[..]].concat(),
+        Program::Redis if is_over_kernel => [&["kv", "--memory-only"], &over_kernel[..]].concat(),
+        Program::Memcached if is_over_kernel => [&["cache", "--udp", "--udp-trust", "any"], &over_kernel[..]].concat(),
+        Program::UdpEcho | Program::UdpEchoBatch if is_over_kernel => [&["echo", "--udp"], &over_kernel[..]].concat(),
         Program::Nginx => {
             configuration = files.path(&format!("nginx-{name}.conf"));
             vec!["-c", &configuration, "-e", "stderr"]
@@ -435,7 +451,11 @@ fn arguments(
         Program::UdpEcho => vec!["echo", "--kernel", "epoll"],
         Program::UdpEchoBatch => vec!["echo", "--kernel", "epoll", "--batch"],
     };
-    let file = if program.is_echo() || is_native { own.to_owned() } else { program.path()?.display().to_string() };
+    let file = if program.is_echo() || is_native || is_over_kernel {
+        own.to_owned()
+    } else {
+        program.path()?.display().to_string()
+    };
     Ok(std::iter::once(file).chain(words.into_iter().map(str::to_owned)).collect())
 }
 

@@ -112,6 +112,7 @@ mod entropy;
 pub mod kernel;
 mod linked_commands;
 pub mod nic;
+mod no_device;
 mod renewal;
 mod runtime;
 mod service;

@@ -1,6 +1,6 @@
 //! [`Service`]: one event handler; [`Context`]: where its commands go.
 
-use crate::kernel::Kernel;
+use crate::kernel::state::Kernel;
 use crate::linked_commands::Linked;
 use crate::split::service::remotes::Remotes;
 use crate::start_error::StartError;

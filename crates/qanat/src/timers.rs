@@ -1,7 +1,7 @@
 //! The service's timers: its own process's affair.
 
-use qanat_nic::Time;
 use qanat_api::{CommandError, TimerId};
+use qanat_nic::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;

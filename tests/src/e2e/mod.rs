@@ -14,6 +14,7 @@ mod house;
 mod http;
 mod pages;
 mod patience;
+mod place;
 mod program;
 mod scenario;
 mod server;
@@ -26,6 +27,7 @@ pub use house::{House, connect, echoes, has_ended, net_core_at, process};
 pub use http::{Answer, Client};
 pub use pages::Pages;
 pub use patience::{PATIENCE, eventually};
+pub use place::{Place, has_address};
 pub use program::{
     NOBODY, Outcome, Program, Running, directory_for_anybody, qanat, qanat_for_anybody, resident_kib, unfolded,
     workspace,

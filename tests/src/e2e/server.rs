@@ -234,6 +234,11 @@ impl Stopped {
     /// What is not back at zero, as `name=count`: connections, flows, timers, frames. TIME-WAIT is no leak (RFC 9293
     /// keeps it two MSL), neither is what it holds: those are taken off.
     pub fn leaks(&self) -> Vec<String> {
+        if self.last["kernel"].is_object() {
+            // The stack is the kernel's: what the placement holds of it.
+            let held = ["connections", "frames_in_use"].map(|name| (name, &self.last["kernel"][name]));
+            return held.into_iter().filter(|(_, count)| **count != 0).map(|it| format!("{it:?}")).collect();
+        }
         let usage = &self.last["usage"];
         let count = |name: &str| usage[name].as_u64().unwrap_or(u64::MAX);
         let waiting = count("time_wait");

@@ -434,6 +434,7 @@ fn errno(error: CommandError) -> String {
         CommandError::InUse => "EADDRINUSE",
         CommandError::Unreachable => "ENETUNREACH",
         CommandError::TooLong => "EMSGSIZE",
+        CommandError::Unsupported => "EOPNOTSUPP",
     }
     .to_owned()
 }

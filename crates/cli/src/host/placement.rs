@@ -111,6 +111,7 @@ impl PlacementArguments {
     /// What was asked for does not go together, and the remedy.
     pub fn chosen(&self, attach: &AttachArguments, what: &str) -> Result<Placement, String> {
         let place = match self.placement {
+            Some(Placement::Kernel) => Placement::Kernel,
             _ if self.is_split() => Placement::Split,
             None if self.listen.is_empty() && !attach.can_be_had() => {
                 log::warning!(
@@ -125,9 +126,11 @@ impl PlacementArguments {
             Some(place) => place,
         };
         match place {
-            Placement::Kernel if self.asks_for_net_cores() => Err("the kernel placement has no net cores and is one process: leave out \
+            Placement::Kernel if self.asks_for_net_cores() => {
+                Err("the kernel placement has no net cores and is one process: leave out \
                 --net, --net-cores, --share and --app-cores"
-                .to_owned()),
+                    .to_owned())
+            }
             Placement::Kernel => attach.check_unused().map(|()| place),
             _ if !self.listen.is_empty() => {
                 Err("--listen is for the kernel placement: a card's addresses are --address and --also".to_owned())

@@ -16,6 +16,8 @@ mod message;
 mod open;
 mod outgoing;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 pub use completion::{Completion, ReceivedDatagram};
 pub use open::{

@@ -146,7 +146,13 @@ pub fn set_option(socket: BorrowedFd<'_>, option: SocketOption) -> io::Result<()
 fn set_number(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the value is as long as is said, and the kernel copies it.
     let outcome = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), size_of::<i32>() as libc::socklen_t)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
     };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

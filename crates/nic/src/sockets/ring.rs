@@ -359,7 +359,7 @@ impl SocketRing {
 
     /// What the kernel has done, in order.
     #[inline]
-    pub fn next(&mut self) -> Option<Completion> {
+    pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring.completion().next()?;
             let goes_on = cqueue::more(entry.flags());
@@ -453,7 +453,7 @@ impl Drop for SocketRing {
         let patience = Timespec::new().sec(PATIENCE_S);
         while self.under_way > 0 {
             self.enter();
-            while let Some(completion) = self.next() {
+            while let Some(completion) = self.next_completion() {
                 drop(completion);
             }
             if self.under_way == 0 {

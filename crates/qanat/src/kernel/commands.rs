@@ -1,16 +1,16 @@
 //! The commands of [`Context`](crate::Context) in the kernel placement.
 
-use super::endpoints::Owner;
+use super::endpoint::Owner;
 use super::state::Kernel;
 use super::stream::{Finish, Stream};
+use crate::no_device;
 use bytes::Bytes;
 use qanat_api::{
     Block, Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, FastOpenRequest, FilledBlock, ListenOptions,
     ListenerId, Piece, Setting, Source, StackCapabilities, TimerId, UdpSocketId,
 };
 use qanat_nic::sockets::{SocketOption, connecting_socket, set_option};
-use qanat_nic::{Capabilities, Pool, ReceiveChecksum, Time};
-use qanat_wire::ethernet::MacAddress;
+use qanat_nic::{Capabilities, Pool, Time};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -125,7 +125,8 @@ impl Kernel {
         offset: u64,
         length: u64,
     ) -> Result<(), CommandError> {
-        self.put(connection, Piece::Prepared { source, stamp, offset, length })
+        let piece = Piece::Prepared { source, stamp, offset, length };
+        self.put(connection, piece)
     }
 
     #[inline]
@@ -218,14 +219,7 @@ impl Kernel {
 
     #[expect(clippy::unused_self, reason = "as in the other placements")]
     pub(crate) fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            mac: MacAddress([0; 6]),
-            mtu: MTU,
-            transmit_checksum: false,
-            receive_checksum: ReceiveChecksum::Trust,
-            transmit_buffers_max: 1,
-            transmit_headroom: 0,
-        }
+        no_device::capabilities([0; 6], MTU)
     }
 
     #[expect(clippy::unused_self, reason = "as in the other placements")]

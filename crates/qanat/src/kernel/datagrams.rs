@@ -12,12 +12,7 @@ use std::os::fd::AsFd;
 const PAYLOAD_MAX: usize = 65_507;
 
 impl Kernel {
-    pub(super) fn datagram(
-        &mut self,
-        endpoint: u32,
-        outcome: Result<Option<ReceivedDatagram>, Errno>,
-        goes_on: bool,
-    ) {
+    pub(super) fn datagram(&mut self, endpoint: u32, outcome: Result<Option<ReceivedDatagram>, Errno>, goes_on: bool) {
         let error = match outcome {
             Ok(Some(ReceivedDatagram { frame, peer, own })) => {
                 if let Some((socket, has_several)) = self.socket_of(endpoint) {

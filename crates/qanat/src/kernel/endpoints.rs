@@ -1,7 +1,8 @@
 //! Endpoints: the kernel's sockets that a listener or a socket for datagrams has, one for each address.
 
+use super::endpoint::{Endpoint, Owner};
 use super::state::Kernel;
-use qanat_api::{CommandError, Event, ListenerId, UdpSocketId};
+use qanat_api::{CommandError, Event, UdpSocketId};
 use qanat_nic::Time;
 use rustix::io::Errno;
 use std::io;
@@ -11,26 +12,6 @@ use std::time::Duration;
 
 /// A listener that could not accept, because there are no descriptors or no memory, tries again after so long.
 const REST: Duration = Duration::from_millis(100);
-
-/// Whose an endpoint is.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Owner {
-    Listener(ListenerId),
-    Datagrams(UdpSocketId),
-}
-
-/// One socket of the kernel's.
-pub(super) struct Endpoint {
-    pub(super) socket: OwnedFd,
-    pub(super) local: SocketAddr,
-    owner: Owner,
-    /// The kernel accepts, or receives.
-    is_armed: bool,
-    /// It is closed when the kernel does so no more.
-    is_closing: bool,
-    /// It is armed again then.
-    rests_until: Option<Time>,
-}
 
 fn refusal(error: &io::Error) -> CommandError {
     match Errno::from_io_error(error) {

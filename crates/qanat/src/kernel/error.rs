@@ -31,7 +31,9 @@ fn remedy(error: &io::Error) -> &'static str {
             ": ports below 1024 are root's: choose others (--port 8080, and --redirect-port beside --https), start it with sudo, or have \
              `sysctl net.ipv4.ip_unprivileged_port_start` allow it"
         }
-        Some(Errno::ADDRINUSE) => ": another program is there (`ss -lntup` shows it): choose another --port or --listen",
+        Some(Errno::ADDRINUSE) => {
+            ": another program is there (`ss -lntup` shows it): choose another --port or --listen"
+        }
         Some(Errno::ADDRNOTAVAIL) => ": no interface has this address (`ip address` shows those there are)",
         _ => "",
     }

@@ -10,6 +10,7 @@
 
 mod commands;
 mod datagrams;
+mod endpoint;
 mod endpoints;
 mod error;
 mod figures;
@@ -17,7 +18,7 @@ mod options;
 mod placement;
 mod prepared;
 mod runtime;
-mod state;
+pub(crate) mod state;
 mod stream;
 mod streams;
 mod table;
@@ -28,4 +29,3 @@ pub use figures::KernelFigures;
 pub use options::KernelOptions;
 pub use placement::KernelPlacement;
 pub use runtime::KernelRuntime;
-pub(crate) use state::Kernel;

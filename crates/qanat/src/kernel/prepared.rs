@@ -27,8 +27,7 @@ impl Prepared {
             let is_stream = range.protocol == PROTOCOL_TCP;
             for (port, any) in (range.first..=range.last).flat_map(|port| any.iter().map(move |any| (port, *any))) {
                 for address in options.meant_by(SocketAddr::new(any, port)) {
-                    let socket =
-                        open(is_stream, address, 0).map_err(|error| KernelError::Listen { address, error })?;
+                    let socket = open(is_stream, address, 0).map_err(|error| KernelError::Listen { address, error })?;
                     sockets.push((is_stream, address, socket));
                 }
             }

@@ -1,6 +1,6 @@
 //! [`Kernel`]: what stands for the stack in the kernel placement.
 
-use super::endpoints::Endpoint;
+use super::endpoint::Endpoint;
 use super::error::KernelError;
 use super::figures::KernelFigures;
 use super::options::KernelOptions;
@@ -107,7 +107,7 @@ impl Kernel {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            match self.ring.next() {
+            match self.ring.next_completion() {
                 Some(completion) => self.completed(completion),
                 None => {
                     let (id, token) = self.timers.expired(self.now)?;

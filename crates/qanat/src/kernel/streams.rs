@@ -231,8 +231,7 @@ impl Kernel {
         }
         let waits = stream.is_corked && stream.finish.is_none() && stream.queue.bytes() < CORKED_BYTES;
         if !stream.is_sending && stream.queue.bytes() > 0 && !waits {
-            stream.is_sending =
-                self.ring.send(stream.socket.as_fd(), slot, |outgoing| fill(&stream.queue, outgoing));
+            stream.is_sending = self.ring.send(stream.socket.as_fd(), slot, |outgoing| fill(&stream.queue, outgoing));
         }
         if let Some(finish) = stream.finish
             && stream.queue.bytes() == 0

@@ -210,7 +210,11 @@ impl<P: Placement> Runtime<P> {
             }
             WatchInterval::Time(interval) => now.since(self.watched_at) >= interval,
         };
-        if is_due || self.placement.others_rang() { self.look_at_doorbells(service, stop, Duration::ZERO) } else { Ok(()) }
+        if is_due || self.placement.others_rang() {
+            self.look_at_doorbells(service, stop, Duration::ZERO)
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits on everything, then tells the service which of its doorbells rang.

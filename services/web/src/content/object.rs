@@ -9,9 +9,9 @@
 //! The holes (date, connection option) are filled from the response's stamp, in what is sent and in its sum, so a
 //! retransmission with the same stamp repeats the same bytes.
 
-use bytes::Bytes;
 use super::head::{CONNECTION_OFFSET, DATE_OFFSET, HOLES_END, connection_text};
 use crate::http::date::{DATE_LENGTH, DateCache};
+use bytes::Bytes;
 use qanat::wire::checksum;
 use qanat::{Fill, Frame, Pool, Source};
 use std::cell::{Cell, RefCell};
@@ -57,12 +57,7 @@ impl PreparedBytes {
     pub fn new(master: Vec<u8>, head_length: usize, payload_bytes: usize) -> PreparedBytes {
         let payload_bytes = (payload_bytes & !1).max(PAYLOAD_BYTES_MIN);
         let sums = master.chunks(payload_bytes).map(checksum::sum).collect();
-        PreparedBytes {
-            master: master.into(),
-            sums,
-            payload_bytes,
-            head_length: head_length.max(HOLES_END),
-        }
+        PreparedBytes { master: master.into(), sums, payload_bytes, head_length: head_length.max(HOLES_END) }
     }
 
     /// Bytes of ordinary memory held.

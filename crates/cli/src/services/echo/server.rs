@@ -1,9 +1,7 @@
 //! The echo, as the host knows it.
 
 use crate::host::Application;
-use crate::host::application::{
-    Announcement, Figures as HostFigures, Period, Place, Rates, Requirements, StackPlace,
-};
+use crate::host::application::{Announcement, Figures as HostFigures, Period, Place, Rates, Requirements, StackPlace};
 use crate::live::grouped;
 use qanat::{PROTOCOL_TCP, PROTOCOL_UDP};
 use qanat_echo::{EchoConfig, EchoService, Figures};

@@ -1,5 +1,6 @@
 //! The commands of [`Context`](crate::Context) in the split placement, on one net core.
 
+use crate::no_device;
 use crate::split::service::link::{Lost, WAITING_MAX};
 use crate::split::service::remote::Remote;
 use crate::split::service::streams::{Finish, PIECES_MAX, Piece};
@@ -10,8 +11,7 @@ use qanat_api::{
     Block, Chunk, CommandError, ConnectOptions, ConnectionId, Filled, FilledBlock, ListenOptions, ListenerId, Setting,
     Source, TimerId, UdpSocketId,
 };
-use qanat_nic::{Capabilities, Frame, Pool, ReceiveChecksum, Time};
-use qanat_wire::ethernet::MacAddress;
+use qanat_nic::{Capabilities, Frame, Pool, Time};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -229,13 +229,6 @@ impl Remote {
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            mac: MacAddress(self.attached.mac),
-            mtu: self.attached.mtu,
-            transmit_checksum: false,
-            receive_checksum: ReceiveChecksum::Trust,
-            transmit_buffers_max: 1,
-            transmit_headroom: 0,
-        }
+        no_device::capabilities(self.attached.mac, self.attached.mtu)
     }
 }

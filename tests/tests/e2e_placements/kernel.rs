@@ -1,0 +1,138 @@
+//! What is particular to the kernel placement: it is taken by who can have no other, listens where it is told, and answers from where it was
+//! asked.
+
+use qanat_tests::e2e::{
+    Client, NOBODY, PATIENCE, Pages, Place, Program, Server, directory_for_anybody, eventually, has_address, qanat,
+    qanat_for_anybody, scenario,
+};
+use std::net::{TcpStream, UdpSocket};
+
+/// What a command says that refuses.
+fn refusal(words: &[&str]) -> String {
+    let outcome = Program::new(qanat()).arguments(words).patience(PATIENCE).run();
+    assert_eq!(outcome.code, Some(1), "{words:?}: {}{}", outcome.text(), outcome.stderr);
+    outcome.stderr
+}
+
+#[test]
+fn who_has_no_rights_and_no_daemon_has_the_kernels_and_is_told() {
+    scenario(|| {
+        let directory = directory_for_anybody();
+        let program = qanat_for_anybody(directory.path());
+        let site = directory.path().join("site");
+        std::fs::create_dir(&site).expect("a directory");
+        std::fs::write(site.join("index.html"), "for anybody").expect("a file");
+        let as_nobody = |words: &[&str]| {
+            let (site, program) = (site.display().to_string(), program.display().to_string());
+            let words = [&NOBODY[..], &[&program, "web", &site], words].concat();
+            Program::new("setpriv").arguments(words)
+        };
+        let refused = as_nobody(&["--port", "80"]).environment("QANAT_LOG", "info").patience(PATIENCE).run();
+        assert!(refused.stderr.contains("--port 8080"), "{}", refused.stderr);
+        let mut running = as_nobody(&["--port", "8080"]).start();
+        let url = "http://127.0.0.1:8080/";
+        eventually("a page", PATIENCE, || {
+            Program::new("curl").arguments(["-s", url]).patience(PATIENCE).run().text() == "for anybody"
+        });
+        running.kill();
+        let said = running.wait(PATIENCE).stderr;
+        assert!(said.contains("--placement kernel") && said.contains("qanat up"), "{said}");
+    });
+}
+
+#[test]
+fn what_does_not_go_together_is_said() {
+    scenario(|| {
+        let pages = Pages::new().with("index.html", "hello");
+        let web = |more: &[&str]| refusal(&[&["web", pages.argument()], more].concat());
+        assert!(web(&["--placement", "kernel", "--address", "10.9.9.9/24"]).contains("--listen"));
+        assert!(web(&["--placement", "kernel", "--net-cores", "2"]).contains("--net-cores"));
+        assert!(web(&["--placement", "linked", "--listen", "127.0.0.1"]).contains("--address"));
+        assert!(web(&["--listen", "198.51.100.7"]).contains("no interface has this address"));
+        let _first = Server::start(&[pages.argument(), "--listen", "127.0.0.1"]);
+        assert!(web(&["--listen", "127.0.0.1"]).contains("another program is there"));
+    });
+}
+
+#[test]
+fn it_listens_where_it_is_told_and_nowhere_else() {
+    scenario(|| {
+        has_address("10.77.0.2/24");
+        let cache = |words: &[&str]| {
+            Server::try_start_as("cache", &[&["--placement", "kernel"], words].concat())
+                .unwrap_or_else(|error| panic!("{error}"))
+        };
+        let is_there = |address: &str| TcpStream::connect((address, 11_211)).is_ok();
+        // A cache is not for strangers.
+        let server = cache(&[]);
+        assert!(is_there("127.0.0.1") && is_there("::1") && !is_there("10.77.0.2"));
+        assert_eq!(server.stop().code, Some(0));
+        let server = cache(&["--listen", "10.77.0.2", "--listen", "::1"]);
+        assert!(!is_there("127.0.0.1") && is_there("::1") && is_there("10.77.0.2"));
+        assert_eq!(server.stop().code, Some(0));
+        let pages = Pages::new().with("index.html", "hello");
+        let server = Server::start(&[pages.argument(), "--placement", "kernel", "--port", "11211"]);
+        assert!(is_there("127.0.0.1") && is_there("::1") && is_there("10.77.0.2"));
+        assert_eq!(server.stop().leaks(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn datagrams_are_answered_from_the_address_that_was_asked() {
+    scenario(|| {
+        for address in ["10.77.0.2/24", "10.77.0.3/24", "fd77::2/64", "fd77::3/64"] {
+            has_address(address);
+        }
+        let words = ["echo", "--json", "--placement", "kernel", "--listen", "0.0.0.0", "--listen", "::"];
+        let mut running = Program::new(qanat()).arguments(words).start();
+        eventually("it listens", PATIENCE, || TcpStream::connect("10.77.0.2:7").is_ok());
+        for (from, to) in [
+            ("10.77.0.2:0", "10.77.0.3:7"),
+            ("127.0.0.1:0", "10.77.0.2:7"),
+            ("[::1]:0", "[fd77::3]:7"),
+            ("[fd77::2]:0", "[fd77::3]:7"),
+        ] {
+            let socket = UdpSocket::bind(from).expect("a socket");
+            // It hears nobody else.
+            socket.connect(to).expect("an address");
+            socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+            socket.send(b"whose").expect("sent");
+            let mut buffer = [0; 10];
+            assert_eq!(socket.recv(&mut buffer).unwrap_or_else(|error| panic!("{from} {to}: {error}")), 5);
+        }
+        assert!(running.is_running());
+        running.kill();
+    });
+}
+
+#[test]
+fn a_request_costs_the_ring_two_calls_and_less_if_there_are_many() {
+    scenario(|| {
+        let pages = Pages::new().with("index.html", "hello");
+        let mut server = Server::start(&[&[pages.argument()], Place::Kernel.options()].concat());
+        let mut client = Client::connect(server.address()).expect("it listens");
+        let calls = |server: &mut Server, requests: u64| {
+            let figures = server.figures_when("they are counted", |figures| {
+                figures["web"]["requests"].as_u64().is_some_and(|done| done >= requests)
+            });
+            figures["kernel"]["enters"].as_u64().expect("a count")
+        };
+        for _ in 0..1_000 {
+            assert_eq!(client.get("/").expect("an answer").body, b"hello");
+        }
+        let one_by_one = calls(&mut server, 1_000);
+        // And a few a second for time-outs and figures.
+        assert!(one_by_one < 3_000, "{one_by_one} calls");
+        let before = calls(&mut server, 1_000);
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
+        for _ in 0..100 {
+            client.send(&request).expect("it takes requests");
+            for _ in 0..100 {
+                assert_eq!(client.answer().expect("an answer").body, b"hello");
+            }
+        }
+        let together = calls(&mut server, 11_000) - before;
+        assert!(together < 5_000, "{together} calls for 10,000 requests");
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
