@@ -2,8 +2,8 @@
 //! asked.
 
 use qanat_tests::e2e::{
-    Client, NOBODY, PATIENCE, Pages, Place, Program, Server, directory_for_anybody, eventually, has_address, qanat,
-    qanat_for_anybody, scenario,
+    Client, NOBODY, PATIENCE, Pages, Place, Program, Running, Server, directory_for_anybody, eventually, has_address,
+    qanat, qanat_for_anybody, scenario,
 };
 use std::net::{TcpStream, UdpSocket};
 
@@ -134,5 +134,31 @@ fn a_request_costs_the_ring_two_calls_and_less_if_there_are_many() {
         let together = calls(&mut server, 11_000) - before;
         assert!(together < 5_000, "{together} calls for 10,000 requests");
         assert_eq!(server.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn a_zone_is_fetched_from_another_server() {
+    scenario(|| {
+        let directory = directory_for_anybody();
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(at("zone"), "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS ns\nns A 10.77.0.2\nwww A 192.0.2.1\n")
+            .expect("a file");
+        let zone = |more: &str| format!("[[zone]]\nname = \"example.test\"\n{more}\n");
+        let primary = zone("file = \"zone\"\nallow_transfer = [\"127.0.0.0/8\"]");
+        std::fs::write(at("primary.toml"), primary).expect("a file");
+        let secondary = zone("file = \"copy\"\nprimary = [\"127.0.0.1\"]");
+        std::fs::write(at("secondary.toml"), secondary).expect("a file");
+        let serve = |config: &str, address: &str| {
+            let words = ["dns", "--json", "--placement", "kernel", "--listen", address, "--config", &at(config)];
+            Program::new(qanat()).arguments(words).start()
+        };
+        // They are confined: one may dial, and neither may do more.
+        let mut running = [serve("primary.toml", "127.0.0.1"), serve("secondary.toml", "127.0.0.2")];
+        eventually("the copy", PATIENCE, || {
+            let words = ["+tries=1", "+time=5", "+short", "@127.0.0.2", "www.example.test"];
+            Program::new("dig").arguments(words).patience(PATIENCE).run().text().trim() == "192.0.2.1"
+        });
+        running.iter_mut().for_each(Running::kill);
     });
 }

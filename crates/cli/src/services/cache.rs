@@ -30,6 +30,7 @@ Examples:
   sudo qanat cache --udp --udp-trust 10.77.0.0/24    but theirs, who are believed to be who they say
   sudo qanat cache --auth-file users                 clients say `set x 0 0 LENGTH`, then NAME PASSWORD, first
   sudo qanat cache --placement split                 its stack in another process, which it cannot harm
+  qanat cache --placement kernel                     over the kernel's TCP/IP, at 127.0.0.1: without root, without a card
   sudo qanat cache --placement split --net-cores 2 --also 10.77.1.2/24   one cache, by two net cores and addresses
 docs/cache.md has the commands there are, and how it differs from memcached.
 Signals: INT, TERM: stop.

@@ -39,6 +39,7 @@ Examples:
   sudo qanat kv --disk /var/lib/qanat/kv.img --size 8G   how large a file that is made is to be
   sudo qanat kv --disk kv.img --durability everysec      answered at once, durable a second later
   sudo qanat kv --disk kv.img --placement split          its stack in another process, which it cannot harm
+  qanat kv --disk kv.img --placement kernel              over the kernel's TCP/IP, at 127.0.0.1: without root, without a card
   sudo qanat kv --disk kv.img --placement split --net-cores 2 --also 10.77.1.2/24   one store, by two net cores and addresses
   sudo qanat kv --disk kv.img --password-file secret     clients say AUTH and what is in the file's first line
   sudo qanat kv --disk kv.img --acl-file users.acl       users, each with keys and commands of its own

@@ -43,6 +43,7 @@ Examples:
   sudo qanat video --disk films.img --https              at https://10.77.0.2/, with a certificate of its own
   sudo qanat video --disk films.img --congestion bbr     for viewers whose paths lose packets
   sudo qanat video --disk films.img --placement split    its stack in another process, which it cannot harm
+  qanat video --disk films.img --placement kernel --port 8080    over the kernel's TCP/IP: without root, without a card
   qanat disk create films --on fast --size 40G           an area on the daemon's disk `fast`,
   sudo qanat video --disk fast                           used through the disk's core
   qanat video --disk films.img list                      which films there are

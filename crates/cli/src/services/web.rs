@@ -55,6 +55,7 @@ Examples:
   sudo qanat web ./site --interface eth1 --vlan 5 --address 10.5.0.7/24
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
   sudo qanat web ./site --placement split            its stack in another process, which it cannot harm
+  qanat web ./site --placement kernel --port 8080    over the kernel's TCP/IP: without root, without a card
   sudo qanat web ./site --https                      at https://10.77.0.2/, with a certificate of its own
   sudo qanat web ./site --https --certificate fullchain.pem --key privkey.pem --hsts 31536000
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name

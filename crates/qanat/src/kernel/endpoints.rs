@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// A listener that could not accept, because there are no descriptors or no memory, tries again after so long.
 const REST: Duration = Duration::from_millis(100);
+/// The same of whoever finds no frame when the turn ends: sends that are under way have them.
+const FRAMES_REST: Duration = Duration::from_millis(1);
 
 fn refusal(error: &io::Error) -> CommandError {
     match Errno::from_io_error(error) {
@@ -85,12 +87,13 @@ impl Kernel {
         if endpoint.is_closing {
             return self.remove_endpoint(number);
         }
-        let is_short = matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM));
-        if is_short {
-            endpoint.rests_until = Some(now + REST);
-        } else {
-            self.arm(number);
-        }
+        let is_for_datagrams = matches!(endpoint.owner, Owner::Datagrams(_));
+        endpoint.rests_until = match error {
+            // There were more datagrams in one turn than frames. Some are home when the turn ends.
+            Some(Errno::NOBUFS) if is_for_datagrams => Some(now),
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Some(now + REST),
+            _ => return self.arm(number),
+        };
     }
 
     pub(super) fn accepted(&mut self, number: u32, outcome: Result<OwnedFd, Errno>, goes_on: bool) {
@@ -138,7 +141,12 @@ impl Kernel {
         }
         let rested = |endpoint: &Endpoint| endpoint.rests_until.is_some_and(|at| at <= self.now);
         let numbers: Vec<u32> = self.endpoints.each().filter(|(_, it)| rested(it)).map(|(number, _)| number).collect();
-        numbers.into_iter().for_each(|number| self.arm(number));
+        for number in numbers {
+            match self.endpoints.at(number) {
+                Some(endpoint) if self.ring.frames_free() == 0 => endpoint.rests_until = Some(self.now + FRAMES_REST),
+                _ => self.arm(number),
+            }
+        }
     }
 
     /// When the next one has.

@@ -30,6 +30,7 @@ Examples:
   sudo qanat dns --config dns.toml --user dns                   as that user (default: who called sudo, or nobody), without
                                                                 root's rights: it must be able to read zones and keys
   sudo qanat dns --zone example.com=a.zone --placement split    its stack in another process, which it cannot harm
+  qanat dns --zone example.com=a.zone --placement kernel --port 5353    over the kernel's TCP/IP: without root, without a card
   sudo qanat dns --zone example.com=a.zone --export             zones and figures as files in /run/qanat/export/dns
   qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
   qanat dns status; qanat dns reload; qanat dns refresh example.net          what a running server does, and what it should

@@ -17,6 +17,7 @@ Examples:
   sudo qanat echo                               UDP and TCP at 10.77.0.2:7, on a virtual interface of its own
   sudo qanat echo --raw                         in the driver: addresses swapped, no stack
   sudo qanat echo --placement split             the stack in a process of its own, a net core
+  qanat echo --placement kernel --port 7007     over the kernel's sockets, at 127.0.0.1: without root, without a card
   sudo qanat echo --user echo                   as that user (default: who called sudo, or nobody), without root's rights
   qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
   qanat echo --kernel epoll --port 7007         over kernel sockets, to compare with: a datagram a call
