@@ -115,8 +115,10 @@ fn too_many_are_refused_and_the_others_are_served() {
         let pages = Pages::new().with("index.html", "hello");
         let mut server = serve(&pages, &["--connections", "50"]);
         let held: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(server.address()).ok()).collect();
+        // By the service, or by the placement if they come faster than the service can refuse them.
         server.figures_when("no more than there may be", |figures| {
-            figures["kernel"]["accepted"] == 1_000 && figures["kernel"]["connections"] == 50
+            let count = |name: &str| figures["kernel"][name].as_u64().unwrap_or_default();
+            count("accepted") + count("connections_refused") == 1_000 && count("connections") <= 50
         });
         drop(held);
         comes_to_rest(&mut server);
