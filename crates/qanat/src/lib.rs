@@ -3,8 +3,9 @@
 //! ```text
 //!  device ──receive──▶ stack ──Event──▶ Service::handle ──command──▶ stack ──transmit──▶ device
 //! ```
-//! A service is written once and runs in either placement. In the *linked* placement, stack, driver and service are in one thread,
+//! A service is written once and runs in each placement. In the *linked* placement, stack, driver and service are in one thread,
 //! which sleeps when it has nothing to do. In the *split* placement ([`split`]), the stack is in another process, a net core.
+//! In the *kernel* placement ([`kernel`]), the stack is the kernel's own.
 //!
 //! # A whole service
 //!

@@ -47,6 +47,9 @@ fn what_does_not_go_together_is_said() {
         let web = |more: &[&str]| refusal(&[&["web", pages.argument()], more].concat());
         assert!(web(&["--placement", "kernel", "--address", "10.9.9.9/24"]).contains("--listen"));
         assert!(web(&["--placement", "kernel", "--net-cores", "2"]).contains("--net-cores"));
+        assert!(web(&["--placement", "kernel", "--app-cores", "2"]).contains("--app-cores"));
+        assert!(web(&["--placement", "kernel", "--mtu", "1400"]).contains("options of one"));
+        assert!(refusal(&["echo", "--raw", "--placement", "kernel"]).contains("other placements"));
         assert!(web(&["--placement", "linked", "--listen", "127.0.0.1"]).contains("--address"));
         assert!(web(&["--listen", "198.51.100.7"]).contains("no interface has this address"));
         let _first = Server::start(&[pages.argument(), "--listen", "127.0.0.1"]);
@@ -74,6 +77,20 @@ fn it_listens_where_it_is_told_and_nowhere_else() {
         let server = Server::start(&[pages.argument(), "--placement", "kernel", "--port", "11211"]);
         assert!(is_there("127.0.0.1") && is_there("::1") && is_there("10.77.0.2"));
         assert_eq!(server.stop().leaks(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_port_that_the_service_does_not_listen_at_is_nobodys() {
+    scenario(|| {
+        let words = ["echo", "--json", "--udp", "--placement", "kernel"];
+        let mut running = Program::new(qanat()).arguments(words).start();
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.connect("127.0.0.1:7").expect("an address");
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).expect("a limit");
+        eventually("it echoes datagrams", PATIENCE, || socket.send(b"x").is_ok() && socket.recv(&mut [0; 1]).is_ok());
+        assert!(TcpStream::connect("127.0.0.1:7").is_err(), "who connects would wait for nobody");
+        running.kill();
     });
 }
 

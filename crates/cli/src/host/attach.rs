@@ -17,6 +17,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// Bytes of a packet, unless it is said otherwise.
+const MTU: u32 = 1_500;
+
 /// An address with the length of its prefix, `10.77.0.2/24`.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefixed {
@@ -118,7 +121,7 @@ pub struct AttachArguments {
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
     /// MTU of our own virtual interface; one that is there already keeps its own
-    #[arg(long, value_name = "BYTES", conflicts_with = "interface", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
+    #[arg(long, value_name = "BYTES", conflicts_with = "interface", default_value_t = MTU, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     pub mtu: u32,
     /// Longest TCP segment to announce and send, without headers (default: by the MTU). For clients behind tunnels whose routers drop
     /// larger packets silently
@@ -189,7 +192,7 @@ impl AttachArguments {
     /// # Errors
     /// Something is, and the remedy.
     pub fn check_unused(&self) -> Result<(), String> {
-        let is_said = self.is_particular() || self.direct || self.force_copy || self.mss.is_some();
+        let is_said = self.is_particular() || self.direct || self.force_copy || self.mss.is_some() || self.mtu != MTU;
         match is_said || self.dad.is_some() || self.ipv6 != Ipv6::Given {
             true => Err("the kernel placement has no card: leave out the options of one (--address, --interface, --mss …). --listen \
                          ADDRESS says where it listens"

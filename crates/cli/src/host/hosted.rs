@@ -1,6 +1,6 @@
 //! An application with all that it is run with, whatever the placement.
 
-use crate::host::application::{Application, Figures, Files, Requirements};
+use crate::host::application::{Application, Figures, Files, Place, Requirements};
 use crate::host::arguments::HostArguments;
 use crate::host::control::Control;
 use crate::host::export::Export;
@@ -11,6 +11,7 @@ use crate::host::place_figures::PlaceFigures;
 use crate::host::privilege::Privilege;
 use crate::live::Printer;
 use crate::signals::Signals;
+use qanat::{Placement, Runtime};
 use qanat_export::parts::Part;
 use serde_json::json;
 use std::net::TcpListener;
@@ -34,6 +35,18 @@ pub struct Hosted<'a, A: Application> {
 pub struct Watchers {
     pub signals: Signals,
     pub metrics: Option<TcpListener>,
+}
+
+/// Marks what wakes the service besides packets.
+const DOORBELL_TOKEN: u64 = 1;
+
+/// Has a runtime watch what wakes its service besides packets.
+///
+/// # Errors
+/// Out of descriptors.
+pub fn watch<A: Application, P: Placement>(service: &A::Service, runtime: &mut Runtime<P>) -> Result<(), String> {
+    let Some((doorbell, what)) = A::doorbell(service) else { return Ok(()) };
+    runtime.watch(doorbell, DOORBELL_TOKEN).map_err(|error| format!("watching for {what}: {error}"))
 }
 
 impl<'a, A: Application> Hosted<'a, A> {
@@ -72,6 +85,26 @@ impl<'a, A: Application> Hosted<'a, A> {
         self.application.begin()?;
         self.export.as_ref().map_or(Ok(()), |export| self.serve(export))?;
         obey(watchers.signals, self.control.clone(), self.application.reload())
+    }
+
+    /// Gives up the rights, makes the one service of a runtime, and has it listen.
+    ///
+    /// # Errors
+    /// What can't be given up, what the user that goes on can't use, or why the service does not start.
+    pub fn start<P: Placement>(
+        &self,
+        place: &Place,
+        runtime: &mut Runtime<P>,
+        watchers: Watchers,
+    ) -> Result<A::Service, String> {
+        self.privilege.give_up(self.files.places.clone())?;
+        self.privilege.check(&self.files.needs)?;
+        self.application.prepare(1)?;
+        let mut service = self.application.service(place)?;
+        watch::<A, _>(&service, runtime)?;
+        self.begin(watchers)?;
+        runtime.start(&mut service).map_err(|error| error.to_string())?;
+        Ok(service)
     }
 
     /// Conventional programs can read what the application has, and its figures as of the last second.

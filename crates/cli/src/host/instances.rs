@@ -4,7 +4,7 @@
 use crate::host::application::Application;
 use crate::host::card::{Card, Failure};
 use crate::host::control::Control;
-use crate::host::hosted::Hosted;
+use crate::host::hosted::{Hosted, watch};
 use crate::host::place_figures::of_ended;
 use crate::host::report::stack_report;
 use crate::log;
@@ -13,8 +13,6 @@ use qanat_nic::{MemoryPlan, Vnic, metered};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// Marks what wakes the service besides packets.
-pub const DOORBELL_TOKEN: u64 = 1;
 /// Connections the stack takes beyond the service's limit, for the service to reset at once: with the stack full, a client's handshake
 /// would succeed by cookie and nothing ever answer it.
 pub const REFUSALS: usize = 256;
@@ -180,9 +178,7 @@ impl<'a, 'b, A: Application> Instance<'a, 'b, A> {
         }
         let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
         let mut runtime = Runtime::new(device(vnic), config, seed);
-        if let Some((doorbell, what)) = A::doorbell(&service) {
-            runtime.watch(doorbell, DOORBELL_TOKEN).map_err(|error| format!("watching for {what}: {error}"))?;
-        }
+        watch::<A, _>(&service, &mut runtime)?;
         card.watch(&mut runtime)?;
         Ok(Instance { hosted, queue, runtime, service, reports: hosted.control.reports() })
     }

@@ -1,13 +1,14 @@
 //! The kernel placement: the service over the kernel's own TCP/IP. It needs no card, no interface and no rights.
 
 use crate::host::application::{Application, Figures, Place, StackPlace};
+use crate::host::attach::Spin;
 use crate::host::hosted::{Hosted, Watchers};
-use crate::host::instances::{DOORBELL_TOKEN, REFUSALS};
+use crate::host::instances::REFUSALS;
 use crate::host::meter::Meter;
 use crate::host::place_figures::of_kernel;
 use crate::log;
-use qanat::SpinPolicy;
 use qanat::kernel::{KernelOptions, KernelRuntime};
+use qanat::{RuntimeOptions, SpinPolicy};
 use qanat_nic::af_xdp::PortRange;
 use qanat_nic::link;
 use qanat_nic::sockets::has_six;
@@ -78,21 +79,15 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     let storage = application.storage()?;
     let mut runtime = KernelRuntime::over_kernel(wanted).map_err(|error| error.to_string())?;
     runtime.use_storage(storage);
-    hosted.privilege.give_up(hosted.files.places.clone())?;
-    hosted.privilege.check(&hosted.files.needs)?;
-    application.prepare(1)?;
-    let mut service = application.service(&place)?;
-    if let Some((doorbell, what)) = A::doorbell(&service) {
-        runtime.watch(doorbell, DOORBELL_TOKEN).map_err(|error| format!("watching for {what}: {error}"))?;
-    }
-    hosted.begin(watchers)?;
-    runtime.start(&mut service).map_err(|error| error.to_string())?;
+    let mut service = hosted.start(&place, &mut runtime, watchers)?;
+    runtime.close_unused_ports();
     application.announcement(&place).tell(&hosted.printer);
     let mut meter = Meter::new();
     let mut reports = hosted.control.reports();
     let stop = hosted.control.stop_of(0)?;
-    // Polling would be system calls.
-    let runs = qanat::RuntimeOptions { spin: SpinPolicy::Never, ..options.runtime() };
+    // To poll for a while would be system calls in vain.
+    let spin = if options.attach.spin == Spin::Always { SpinPolicy::Always } else { SpinPolicy::Never };
+    let runs = RuntimeOptions { spin, ..options.runtime() };
     let outcome = runtime.run(&mut service, &stop, runs, &mut |service, runtime| {
         hosted.control.put(0, A::figures(service));
         hosted.show(&mut meter, &hosted.control.each(), || of_kernel(runtime), &A::notes(service));

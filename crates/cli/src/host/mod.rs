@@ -56,6 +56,7 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     let signals = hangups()?.of_led(placement.app_core);
     let mut application = prepare()?;
     let needs = application.requirements();
+    let place = placement.chosen(&options.attach, A::NAME)?;
     let privilege = Privilege::of(&options.privilege, A::NAME, placement.app_core)?;
     let export = application.export().map(|arguments| arguments.name(A::NAME)).transpose()?.flatten();
     if export.is_some() && (placement.app_cores > 1 || placement.app_core) {
@@ -65,7 +66,6 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
         // Its processes give up their rights, each by itself.
         return app_cores::run(placement, &options.attach, &needs.ports, signals);
     }
-    let place = placement.chosen(&options.attach, A::NAME)?;
     if needs.queues > 1 && place != Placement::Linked {
         return Err("--queues is for the linked placement: ask for as many net cores (--net-cores)".to_owned());
     }

@@ -100,6 +100,13 @@ impl PlacementArguments {
         self.placement == Some(Placement::Split) || self.asks_for_net_cores()
     }
 
+    /// Nothing else than a stack in this process was asked for.
+    pub fn is_linked(&self) -> bool {
+        self.placement.is_none_or(|place| place == Placement::Linked)
+            && !self.asks_for_net_cores()
+            && self.listen.is_empty()
+    }
+
     /// By one of the options of net cores.
     fn asks_for_net_cores(&self) -> bool {
         !self.net.is_empty() || self.net_cores > 1 || self.shares()

@@ -2,7 +2,7 @@
 
 use crate::host::application::{Application, Place, StackPlace};
 use crate::host::hosted::{Hosted, Watchers};
-use crate::host::instances::{DOORBELL_TOKEN, REFUSALS};
+use crate::host::instances::REFUSALS;
 use crate::host::meter::Meter;
 use crate::host::net_core_watch::NetCoreWatch;
 use crate::host::place_figures::of_split;
@@ -37,17 +37,9 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     let storage = application.storage()?;
     let mut placed = options.placement.attach(&options.attach, &request, &hosted.privilege)?;
     placed.runtime.use_storage(storage);
-    hosted.privilege.give_up(hosted.files.places.clone())?;
-    hosted.privilege.check(&hosted.files.needs)?;
-    application.prepare(1)?;
     let runtime = &mut placed.runtime;
     let place = place_on(runtime);
-    let mut service = application.service(&place)?;
-    if let Some((doorbell, what)) = A::doorbell(&service) {
-        runtime.watch(doorbell, DOORBELL_TOKEN).map_err(|error| format!("watching for {what}: {error}"))?;
-    }
-    hosted.begin(watchers)?;
-    runtime.start(&mut service).map_err(|error| error.to_string())?;
+    let mut service = hosted.start(&place, runtime, watchers)?;
     application.announcement(&place).tell(&hosted.printer);
     let mut meter = Meter::new();
     let mut watch = NetCoreWatch::new();

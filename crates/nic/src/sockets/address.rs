@@ -24,11 +24,7 @@ impl Name {
 
     pub(super) fn new(address: SocketAddr) -> Name {
         let mut bytes = [0; NAME_BYTES];
-        let mut put = |at: usize, what: &[u8]| {
-            if let Some(target) = bytes.get_mut(at..at + what.len()) {
-                target.copy_from_slice(what);
-            }
-        };
+        let mut put = |at, what: &[u8]| write(&mut bytes, at, what);
         put(2, &address.port().to_be_bytes());
         let length = match address {
             SocketAddr::V4(address) => {
@@ -53,6 +49,13 @@ impl Name {
 
     pub(super) fn length(&self) -> u32 {
         self.length
+    }
+}
+
+/// Writes a field that has room.
+fn write(bytes: &mut [u8], at: usize, what: &[u8]) {
+    if let Some(target) = bytes.get_mut(at..at + what.len()) {
+        target.copy_from_slice(what);
     }
 }
 
@@ -92,11 +95,7 @@ impl Control {
     /// It is sent from this address.
     pub(super) fn from(address: IpAddr) -> Control {
         let mut bytes = [0; CONTROL_BYTES];
-        let mut put = |at: usize, what: &[u8]| {
-            if let Some(target) = bytes.get_mut(at..at + what.len()) {
-                target.copy_from_slice(what);
-            }
-        };
+        let mut put = |at, what: &[u8]| write(&mut bytes, at, what);
         // Interface, own address, and a third that is for receiving; of IPv6 address and interface.
         let (level, kind, length) = match address {
             IpAddr::V4(address) => {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Entries that one system call starts at most.
@@ -435,14 +435,6 @@ impl SocketRing {
         let (peer, own) = (address_of(out.name_data())?, own_address_of(out.control_data()));
         let length = out.payload_data().len();
         frame.narrow(PAYLOAD_OFFSET, length).then_some(ReceivedDatagram { frame, peer, own })
-    }
-}
-
-impl AsFd for SocketRing {
-    /// It is readable when something has happened.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring's own descriptor, which is open as long as the ring is.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 

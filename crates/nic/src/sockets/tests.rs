@@ -3,8 +3,9 @@
 use super::{Completion, Lent, SocketRing, datagram_socket, listening_socket};
 use crate::memory::{Pool, Region};
 use bytes::Bytes;
+use rustix::net::getsockname;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -37,22 +38,27 @@ fn accepted(ring: &mut SocketRing) -> OwnedFd {
     }
 }
 
-/// A port of the machine's own that nobody has: where, and what had it until now.
-fn free_port() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+/// Where a socket is.
+fn port_of(socket: &OwnedFd) -> u16 {
+    SocketAddr::try_from(getsockname(socket).unwrap()).unwrap().port()
+}
+
+/// A client, and the stream that is received for it. The listener goes on accepting.
+fn connected(ring: &mut SocketRing) -> (OwnedFd, TcpStream, OwnedFd) {
+    let listener = listening_socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 0).unwrap();
+    ring.accept(listener.as_fd(), 7);
+    ring.enter();
+    let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port_of(&listener))).unwrap();
+    let socket = accepted(ring);
+    ring.receive(socket.as_fd(), 3);
+    ring.enter();
+    (listener, client, socket)
 }
 
 #[test]
 fn a_stream_comes_and_goes_and_every_frame_comes_home() {
     let Some((mut ring, pool)) = ring(64) else { return };
-    let address = free_port();
-    let listener = listening_socket(address, 0).unwrap();
-    ring.accept(listener.as_fd(), 7);
-    ring.enter();
-    let mut client = TcpStream::connect(address).unwrap();
-    let socket = accepted(&mut ring);
-    ring.receive(socket.as_fd(), 3);
-    ring.enter();
+    let (_listener, mut client, socket) = connected(&mut ring);
     client.write_all(&[9; 10_000]).unwrap();
     let mut came = 0;
     while came < 10_000 {
@@ -93,14 +99,7 @@ fn a_stream_comes_and_goes_and_every_frame_comes_home() {
 #[test]
 fn without_frames_it_is_told_and_nothing_is_lost() {
     let Some((mut ring, _)) = ring(4) else { return };
-    let address = free_port();
-    let listener = listening_socket(address, 0).unwrap();
-    ring.accept(listener.as_fd(), 7);
-    ring.enter();
-    let mut client = TcpStream::connect(address).unwrap();
-    let socket = accepted(&mut ring);
-    ring.receive(socket.as_fd(), 3);
-    ring.enter();
+    let (_listener, mut client, socket) = connected(&mut ring);
     client.write_all(&[5; 40_000]).unwrap();
     let (mut held, mut came) = (Vec::new(), 0);
     while came < 40_000 {
@@ -126,8 +125,8 @@ fn without_frames_it_is_told_and_nothing_is_lost() {
 #[test]
 fn datagrams_are_told_with_both_addresses_and_long_ones_are_lost() {
     let Some((mut ring, _)) = ring(64) else { return };
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let socket = datagram_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).unwrap();
+    let socket = datagram_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+    let port = port_of(&socket);
     ring.receive_datagrams(socket.as_fd(), 5);
     ring.enter();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -21,6 +21,11 @@ impl Runtime<KernelPlacement> {
         Ok(Runtime::of(KernelPlacement { kernel: Kernel::new(options)? }, MonotonicClock::new()))
     }
 
+    /// Closes ports that were bound and that the service, which has started, does not listen at: who connected there would wait for nobody.
+    pub fn close_unused_ports(&mut self) {
+        self.placement.kernel.close_unused_ports();
+    }
+
     /// What it has counted.
     pub fn figures(&self) -> KernelFigures {
         self.placement.kernel.figures()

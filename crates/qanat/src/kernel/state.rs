@@ -94,6 +94,10 @@ impl Kernel {
         self.now = now;
     }
 
+    pub(super) fn close_unused_ports(&mut self) {
+        self.prepared = Prepared::default();
+    }
+
     /// What has happened is asked for, if anything has.
     pub(super) fn look(&mut self) {
         if self.ring.wants_enter() {
@@ -107,13 +111,12 @@ impl Kernel {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            match self.ring.next_completion() {
-                Some(completion) => self.completed(completion),
-                None => {
-                    let (id, token) = self.timers.expired(self.now)?;
-                    return Some(Event::Timer { id, token });
-                }
+            // Before completions, of which a flood has no end.
+            if let Some((id, token)) = self.timers.expired(self.now) {
+                return Some(Event::Timer { id, token });
             }
+            let completion = self.ring.next_completion()?;
+            self.completed(completion);
         }
     }
 

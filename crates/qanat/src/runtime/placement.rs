@@ -20,7 +20,8 @@ pub enum WatchInterval {
 }
 
 /// Where a service's stack is, and how a [`Runtime`](crate::Runtime) reaches it there: in the service's own thread
-/// ([`LinkedPlacement`](crate::LinkedPlacement)), or in net cores ([`SplitPlacement`](crate::split::SplitPlacement)). The runtime's loop
+/// ([`LinkedPlacement`](crate::LinkedPlacement)), in net cores ([`SplitPlacement`](crate::split::SplitPlacement)), or the kernel's own
+/// ([`KernelPlacement`](crate::kernel::KernelPlacement)). The runtime's loop
 /// is compiled for each of them, so nothing is dispatched while it runs. There are no other placements: the trait is sealed.
 pub trait Placement: Sealed + Sized {
     /// How often doorbells are looked at while there is no time to sleep.

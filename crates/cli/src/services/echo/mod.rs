@@ -84,8 +84,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if is_hosted {
         return host::run(&arguments.place, || Ok(arguments.server()));
     }
-    if arguments.place.placement.is_split() {
-        return Err("the split placement is for the stack over veth: without --raw, --kernel and --link".to_owned());
+    if !arguments.place.placement.is_linked() {
+        return Err("other placements are for the stack over veth: without --raw, --kernel and --link".to_owned());
     }
     let mut bare = Bare::new(&arguments.place, arguments.server())?;
     match (arguments.kernel, &arguments.link) {
