@@ -12,6 +12,7 @@ pub mod https;
 pub mod kv;
 pub mod load;
 pub mod machine;
+pub mod model;
 pub mod paths;
 pub mod programs;
 pub mod split;

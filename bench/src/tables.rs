@@ -12,6 +12,7 @@ use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
 use crate::kv;
+use crate::model;
 use crate::paths;
 use crate::programs;
 use crate::split::{self, ratio};
@@ -39,12 +40,26 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 19] = [
+pub const TABLES: [Entry; 21] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
         run: |options, progress| web::run(&WebBenchOptions::new(options.clone()), progress),
         chart: web::chart,
+        missing: None,
+    },
+    Entry {
+        name: "crossing",
+        about: "qanat web as it is, with a null system call for each of its own, and over the kernel (root)",
+        run: web::crossing::run,
+        chart: web::crossing::chart,
+        missing: None,
+    },
+    Entry {
+        name: "model",
+        about: "what crossing costs, predicted from small benchmarks and measured: memif, disk, veth as root",
+        run: model::run,
+        chart: model::chart,
         missing: None,
     },
     Entry {

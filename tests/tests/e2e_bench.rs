@@ -128,6 +128,19 @@ fn name_servers_are_compared() {
 }
 
 #[test]
+fn crossings_are_compared() {
+    scenario(|| {
+        for case in ["4 KiB, at once", "512 B, one after"] {
+            assert_eq!(
+                peers_of(&["crossing", "--filter", case]),
+                ["linked", "linked, with crossing", "kernel"],
+                "{case}"
+            );
+        }
+    });
+}
+
+#[test]
 fn servers_of_https_are_compared() {
     scenario(|| {
         for case in ["handshake", "HTTP/2"] {

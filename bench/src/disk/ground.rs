@@ -13,15 +13,15 @@ use std::time::Duration;
 const FILE_BYTES: u64 = 1 << 30;
 
 /// The file or device that is read and overwritten. A file of the bench's own goes with it.
-pub(super) struct Ground {
-    pub(super) path: PathBuf,
+pub(crate) struct Ground {
+    pub(crate) path: PathBuf,
     pub(super) bytes: u64,
     scratch: Option<Scratch>,
 }
 
 impl Ground {
     /// `overwrites`: some points do.
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &BenchOptions,
         overwrites: bool,
         progress: &mut dyn FnMut(&str),
@@ -45,7 +45,7 @@ impl Ground {
     }
 
     /// On what it is measured, once the machine is quiet.
-    pub(super) fn environment(&self, options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Environment {
+    pub(crate) fn environment(&self, options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Environment {
         let mut environment = Environment::here();
         progress("waiting for a quiet machine");
         environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));

@@ -8,7 +8,7 @@
 
 mod core;
 mod fio;
-mod ground;
+pub(crate) mod ground;
 pub mod ours;
 mod point;
 pub mod tenants;

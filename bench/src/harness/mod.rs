@@ -7,6 +7,7 @@
 //! * [`sampling`]: where processors are, by `perf`
 //! * [`installed`]: programs of others
 //! * [`scratch`]: a directory for a table's files
+//! * [`size`]: bytes for people
 //! * [`options`]: what every table understands
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
 //! * [`statistics`]: medians and spread
@@ -25,6 +26,7 @@ pub mod page;
 pub mod process;
 pub mod sampling;
 pub mod scratch;
+pub mod size;
 pub mod statistics;
 pub mod svg;
 pub mod table;

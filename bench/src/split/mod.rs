@@ -8,12 +8,13 @@ mod loads;
 mod player;
 pub mod ratio;
 mod restart;
-mod scene;
+pub(crate) mod scene;
 
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
+use crate::harness::size::size as bytes;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
@@ -339,14 +340,6 @@ pub(crate) const LOADS: [(Load, &str); 4] = [
     (Load::Web, "web, files of 1 KiB"),
     (Load::Usr, "USR-like: 4 GETs a packet, values of 2 B"),
 ];
-
-fn bytes(size: usize) -> String {
-    match size {
-        size if size >= 1 << 20 => format!("{} MiB", size >> 20),
-        size if size >= 1 << 10 => format!("{} KiB", size >> 10),
-        size => format!("{size} B"),
-    }
-}
 
 fn cases(options: &BenchOptions) -> Result<Vec<Case>, HarnessError> {
     let sizes = SIZES.iter().filter(|(_, is_quick)| *is_quick || !options.quick);

@@ -2,6 +2,7 @@
 //! thesis §3.3: small files to large, and a mix shaped like the Yahoo! CDN's).
 
 mod chart;
+pub mod crossing;
 mod servers;
 
 pub use chart::chart;
@@ -211,7 +212,7 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
         title: "Static files over HTTP/1.1: qanat web and nginx on the same veth, same client".to_owned(),
         command: options.common.repeat("qanat bench web"),
         environment,
-        columns: columns(),
+        columns: columns("nginx"),
         rows,
         remarks: remarks(),
     })
@@ -327,13 +328,14 @@ fn last_report(output: &str) -> Option<Report> {
     output.lines().rev().find_map(|line| serde_json::from_str(line).ok())
 }
 
-fn columns() -> Vec<Column> {
+/// `first`: what the others are compared with.
+fn columns(first: &str) -> Vec<Column> {
     vec![
         Column::new("requests_per_s", "requests/s", 0).with_spread(),
-        Column::new("ratio", "× nginx", 2),
+        Column::new("ratio", &format!("× {first}"), 2),
         Column::new("gbit_per_s", "Gbit/s", 2),
         Column::new("server_us", "CPU µs/req server", 2),
-        Column::new("server_ratio", "÷ nginx", 2),
+        Column::new("server_ratio", &format!("÷ {first}"), 2),
         Column::new("both_us", "both cores", 2),
         Column::new("p50_us", "p50 µs", 1),
         Column::new("p99_us", "p99 µs", 1),
@@ -481,7 +483,7 @@ mod tests {
         let runs = [vec![measured(10_000.0, 0.5, 0.6)], vec![measured(40_000.0, 1.0, 0.01)]];
         let mut warnings = Vec::new();
         let rows = case_rows(&case, &[Peer::NGINX, Peer::QANAT_PRE], &runs, &mut warnings);
-        let table = Table { columns: columns(), rows, ..Table::default() };
+        let table = Table { columns: columns("nginx"), rows, ..Table::default() };
         let value = |peer: Peer, column| table.value(&case.name, peer.name(), column).unwrap().median;
         assert_eq!(value(Peer::QANAT_PRE, "ratio"), 4.0);
         assert_eq!(value(Peer::NGINX, "server_us"), 50.0);

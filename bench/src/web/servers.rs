@@ -7,7 +7,7 @@ use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OW
 use crate::load::mix::YAHOO;
 use qanat_nic::Random;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,7 +21,8 @@ const PORT: u16 = 80;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Program {
     Nginx(Offloads),
-    Qanat { copy: &'static str },
+    Qanat { copy: &'static str, crosses: bool },
+    OverKernel,
 }
 
 /// A server and the client it is loaded with.
@@ -42,11 +43,27 @@ impl Peer {
     pub const NGINX_KERNEL_CLIENT: Peer =
         Peer { name: "nginx, kernel client", program: Program::Nginx(Offloads::Default), kernel_client: true };
     /// `qanat web --copy pre`.
-    pub const QANAT_PRE: Peer =
-        Peer { name: "qanat web, pre-copy", program: Program::Qanat { copy: "pre" }, kernel_client: false };
+    pub const QANAT_PRE: Peer = Peer {
+        name: "qanat web, pre-copy",
+        program: Program::Qanat { copy: "pre", crosses: false },
+        kernel_client: false,
+    };
     /// `qanat web --copy per-send`.
-    pub const QANAT_PER_SEND: Peer =
-        Peer { name: "qanat web, copy per send", program: Program::Qanat { copy: "per-send" }, kernel_client: false };
+    pub const QANAT_PER_SEND: Peer = Peer {
+        name: "qanat web, copy per send",
+        program: Program::Qanat { copy: "per-send", crosses: false },
+        kernel_client: false,
+    };
+    /// `qanat web`, in the table of placements.
+    pub(super) const LINKED: Peer = Peer { name: "linked", ..Peer::QANAT_PRE };
+    /// The same with a null call after each command and with each event.
+    pub(super) const CROSSING: Peer = Peer {
+        name: "linked, with crossing",
+        program: Program::Qanat { copy: "pre", crosses: true },
+        kernel_client: false,
+    };
+    /// `qanat web --placement kernel`.
+    pub(super) const OVER_KERNEL: Peer = Peer { name: "kernel", program: Program::OverKernel, kernel_client: false };
 
     /// For people.
     pub fn name(self) -> &'static str {
@@ -87,8 +104,8 @@ impl Site {
         let site = Site { directory: Scratch::create("web")? };
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(site.root())?;
-            let sizes = [1u64 << 10, 4 << 10, 24 << 10, 128 << 10, 1 << 20];
-            for bytes in sizes.into_iter().chain(YAHOO.iter().map(|(bytes, _)| *bytes)) {
+            let sizes = [24u64 << 10, 128 << 10, 1 << 20].into_iter().chain((9..=16).map(|power| 1 << power));
+            for bytes in sizes.chain(YAHOO.iter().map(|(bytes, _)| *bytes)) {
                 fs::write(site.root().join(format!("{bytes}.bin")), content(bytes))?;
             }
             fs::write(site.nginx_configuration_path(), site.nginx_configuration())
@@ -162,9 +179,17 @@ impl Server {
                 topology.set_offloads(offloads)?;
                 start_nginx(topology, site, cpu)
             }
-            Program::Qanat { copy } => {
+            Program::Qanat { copy, crosses } => {
+                let address = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
+                let mut where_to =
+                    vec!["--interface", topology.server_interface(), "--address", &address, "--copy", copy];
+                where_to.extend(crosses.then_some("--emulate-crossing"));
                 topology.set_offloads(Offloads::Default)?;
-                start_qanat(program, copy, topology, site, cpu)
+                start_qanat(program, &where_to, SERVER_OWN, topology, site, cpu)
+            }
+            Program::OverKernel => {
+                topology.set_offloads(Offloads::Default)?;
+                start_qanat(program, &["--placement", "kernel"], SERVER_KERNEL, topology, site, cpu)
             }
         }
     }
@@ -209,34 +234,22 @@ fn start_nginx(topology: &Topology, site: &Site, cpu: usize) -> Result<Server, H
     Ok(Server { running, address })
 }
 
+/// `qanat web` with the arguments that say where it is to be.
 fn start_qanat(
     program: &Path,
-    copy: &str,
+    where_to: &[&str],
+    address: Ipv4Addr,
     topology: &Topology,
     site: &Site,
     cpu: usize,
 ) -> Result<Server, HarnessError> {
-    let root = site.root().display().to_string();
-    let address = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
-    let port = PORT.to_string();
-    let arguments = [
-        "web",
-        &root,
-        "--interface",
-        topology.server_interface(),
-        "--address",
-        &address,
-        "--port",
-        &port,
-        "--copy",
-        copy,
-        "--json",
-    ];
+    let (root, port) = (site.root().display().to_string(), PORT.to_string());
+    let arguments = [&["web", &root, "--port", &port, "--json"], where_to].concat();
     let mut running = start(&Spec::new("qanat web", program, &arguments).placed(topology.server(), cpu))?;
     // Its first line is the address it serves: it is ready.
     running.read_line()?;
     running.drain();
-    Ok(Server { running, address: SocketAddr::new(IpAddr::V4(SERVER_OWN), PORT) })
+    Ok(Server { running, address: SocketAddr::new(IpAddr::V4(address), PORT) })
 }
 
 #[cfg(test)]

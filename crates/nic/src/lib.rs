@@ -41,6 +41,7 @@ mod wire;
 pub use af_xdp::{AfXdp, open_pair};
 pub use base::inherited::inherited_file;
 pub use base::left_socket::{bind_in_place, remove_left_behind};
+pub use base::null_call::null_call;
 pub use base::prefetch::prefetch;
 pub use base::random::Random;
 pub use base::spin::{Spin, SpinPolicy};

@@ -107,6 +107,7 @@ mod area_of_daemon;
 mod attachment;
 pub mod confine;
 pub mod control;
+mod crossing;
 pub mod disk;
 pub mod disk_core;
 mod entropy;
@@ -131,6 +132,7 @@ pub use attachment::{
     OwnKind, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
 };
 pub use bytes::Bytes;
+pub use crossing::Crossing;
 pub use entropy::entropy;
 pub use qanat_api::{
     AreaId, Block, Chunk, CloseReason, CommandError, Commands, CongestionAlgorithm, ConnectOptions, ConnectionId,

@@ -19,6 +19,14 @@ pub(crate) struct Linked<'a> {
     pub now: Time,
 }
 
+impl Linked<'_> {
+    /// The same, made anew.
+    #[inline(always)]
+    pub(crate) fn anew(&mut self) -> Linked<'_> {
+        Linked { stack: &mut *self.stack, vnic: &mut *self.vnic, now: self.now }
+    }
+}
+
 impl Commands for Linked<'_> {
     #[inline(always)]
     fn now(&self) -> Time {

@@ -1,5 +1,6 @@
 //! [`Service`]: one event handler; [`Context`]: where its commands go.
 
+use crate::crossing::Crossed;
 use crate::kernel::state::Kernel;
 use crate::linked_commands::Linked;
 use crate::split::service::remotes::Remotes;
@@ -10,7 +11,7 @@ use qanat_api::{
     AreaId, Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Durability, Event, FilledBlock,
     Geometry, ListenOptions, ListenerId, Setting, Source, StackCapabilities, StorageCommands, TimerId, UdpSocketId,
 };
-use qanat_nic::{Capabilities, Pool, Time, Vnic};
+use qanat_nic::{Capabilities, Pool, Time, Vnic, null_call};
 use qanat_stack::Stack;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -74,11 +75,12 @@ enum Place<'a> {
     Elsewhere(Elsewhere<'a>),
 }
 
-/// Where commands go if the stack is not in the service's thread. It is one variant of the placements, so that the other one is told by the
-/// stack's address.
+/// Where commands go if the stack is not in the service's thread, or is to seem so. It is one variant of the placements, so that the other
+/// one is told by the stack's address.
 enum Elsewhere<'a> {
     Split(&'a mut Remotes),
     Kernel(&'a mut Kernel),
+    Crossed(Crossed<'a>),
 }
 
 impl<'a> Context<'a> {
@@ -112,11 +114,33 @@ impl<'a> Context<'a> {
     #[inline(always)]
     pub fn anew(&mut self) -> Context<'_> {
         let place = match &mut self.place {
-            Place::Linked(Linked { stack, vnic, now }) => Place::Linked(Linked { stack, vnic: &mut **vnic, now: *now }),
+            Place::Linked(linked) => Place::Linked(linked.anew()),
             Place::Elsewhere(Elsewhere::Split(remote)) => Place::Elsewhere(Elsewhere::Split(remote)),
             Place::Elsewhere(Elsewhere::Kernel(kernel)) => Place::Elsewhere(Elsewhere::Kernel(kernel)),
+            Place::Elsewhere(Elsewhere::Crossed(Crossed(linked))) => {
+                Place::Elsewhere(Elsewhere::Crossed(Crossed(linked.anew())))
+            }
         };
         Context { place, storage: self.storage.as_deref_mut() }
+    }
+
+    /// The same context for a service whose calls cross ([`Crossing`](crate::Crossing)), if the stack is in its thread.
+    #[inline]
+    pub(crate) fn crossing(&mut self) -> Context<'_> {
+        let context = self.anew();
+        let place = match context.place {
+            Place::Linked(linked) => Place::Elsewhere(Elsewhere::Crossed(Crossed(linked))),
+            elsewhere @ Place::Elsewhere(_) => elsewhere,
+        };
+        Context { place, ..context }
+    }
+
+    /// The call after a command that is not the stack's, if calls cross.
+    #[inline]
+    pub(crate) fn cross(&self, arguments: [u64; 4]) {
+        if let Place::Elsewhere(Elsewhere::Crossed(_)) = &self.place {
+            null_call(arguments);
+        }
     }
 
     fn storage(&mut self) -> Result<&mut Storage, CommandError> {
@@ -131,6 +155,7 @@ macro_rules! to_placement {
             Place::Linked(linked) => linked.$command($($argument),*),
             Place::Elsewhere(Elsewhere::Split(remotes)) => remotes.$command($($argument),*),
             Place::Elsewhere(Elsewhere::Kernel(kernel)) => kernel.$command($($argument),*),
+            Place::Elsewhere(Elsewhere::Crossed(crossed)) => crossed.$command($($argument),*),
         }
     };
 }
@@ -267,6 +292,16 @@ impl Commands for Context<'_> {
     }
 }
 
+/// Gives a command to the areas, and has it cross if calls do.
+macro_rules! to_storage {
+    ($context:expr, $command:ident($($argument:expr),*), $words:expr) => {{
+        let words = $words;
+        let result = $context.storage()?.$command($($argument),*);
+        $context.cross(words);
+        result
+    }};
+}
+
 impl StorageCommands for Context<'_> {
     #[inline]
     fn geometry(&self, area: AreaId) -> Result<Geometry, CommandError> {
@@ -280,7 +315,7 @@ impl StorageCommands for Context<'_> {
 
     #[inline]
     fn read(&mut self, area: AreaId, offset: u64, length: usize, token: u64) -> Result<(), CommandError> {
-        self.storage()?.read(area, offset, length, token)
+        to_storage!(self, read(area, offset, length, token), [area.to_token(), offset, length as u64, token])
     }
 
     #[inline]
@@ -292,16 +327,17 @@ impl StorageCommands for Context<'_> {
         durability: Durability,
         token: u64,
     ) -> Result<(), CommandError> {
-        self.storage()?.write(area, offset, block, durability, token)
+        let words = [area.to_token(), offset, block.len() as u64, token];
+        to_storage!(self, write(area, offset, block, durability, token), words)
     }
 
     #[inline]
     fn flush(&mut self, area: AreaId, token: u64) -> Result<(), CommandError> {
-        self.storage()?.flush(area, token)
+        to_storage!(self, flush(area, token), [area.to_token(), token, 0, 0])
     }
 
     #[inline]
     fn write_zeroes(&mut self, area: AreaId, offset: u64, bytes: u64, token: u64) -> Result<(), CommandError> {
-        self.storage()?.write_zeroes(area, offset, bytes, token)
+        to_storage!(self, write_zeroes(area, offset, bytes, token), [area.to_token(), offset, bytes, token])
     }
 }

@@ -106,6 +106,24 @@ fn a_million_requests_leak_nothing() {
     });
 }
 
+/// The server has the first one's connections in TIME-WAIT when the second begins, at the same addresses.
+#[test]
+fn the_next_load_from_the_same_address_is_answered() {
+    scenario(|| {
+        let pages = Pages::new().with("1k", Pages::pattern(1_024));
+        let server = Server::start(&[pages.argument()]);
+        for duration in ["1s", "6s"] {
+            let url = server.url("/1k");
+            // One that is challenged has no answer within its five seconds.
+            let report = load([url.as_str(), "-c", "64", "-d", duration, "--close", "--source", "10.77.0.77"]);
+            assert_eq!(report["errors_total"].as_u64(), Some(0), "{report}");
+        }
+        let stopped = server.stop();
+        assert!(stopped.last["stack"]["tcp_time_wait_reused"].as_u64() > Some(0), "{}", stopped.last);
+        assert!(stopped.leaks().is_empty());
+    });
+}
+
 #[test]
 fn an_open_loop_reaches_its_rate() {
     scenario(|| {

@@ -236,7 +236,7 @@ const ROWS: [Row; 31] = [
     Row {
         before: "",
         command: "bench --tables nonesuch",
-        says: &["no table is called \"nonesuch\"; there are: web, https, video, dns"],
+        says: &["no table is called \"nonesuch\"; there are: web, crossing, model, https"],
         remedy: "true",
         after: Some("bench --list"),
     },

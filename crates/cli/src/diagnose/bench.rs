@@ -78,6 +78,8 @@ fn run_length(text: &str) -> Result<Duration, String> {
 #[derive(Subcommand)]
 enum Table {
     Web(WebArguments),
+    Crossing(CrossingArguments),
+    Model(ModelArguments),
     Https(HttpsArguments),
     Video(VideoArguments),
     Disk(DiskArguments),
@@ -106,6 +108,35 @@ struct WebArguments {
     common: Common,
     /// Where to write the picture
     #[arg(long, value_name = "FILE", default_value = "bench-web.svg")]
+    svg: PathBuf,
+}
+
+/// `qanat web` as it is, with a null system call for each of its own, and over the kernel: what crossing costs by itself
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench crossing --quick              under 20 s
+  sudo qanat bench crossing                      five runs of each: a quarter of an hour
+  sudo qanat bench crossing --filter 'one after' latencies only")]
+struct CrossingArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What crossing costs: this machine's costs by small benchmarks, what a model makes of them, and what is measured then
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench model --quick                 memif, veth, a file of its own: under a minute
+  sudo qanat bench model                         five runs of each
+  qanat bench model --filter memif               over shared memory alone; no root
+Writes a picture of prediction and measurement beside it (--svg).
+As in “The Case Against User-Level Networking”, section V.")]
+struct ModelArguments {
+    #[command(flatten)]
+    common: Common,
+    /// Where to write the picture
+    #[arg(long, value_name = "FILE", default_value = "bench-model.svg")]
     svg: PathBuf,
 }
 
@@ -319,16 +350,14 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     // Each table says what it was measured with. It is set nowhere else.
     let _ = VERSION.set(crate::version::VERSION);
     match &arguments.table {
-        Some(Table::Web(web)) => {
-            let sections = measure(&["web"], &web.common, Some(&web.svg))?;
-            draw(&sections, &web.svg)?;
-            finish(&sections, &web.common, false)
-        }
+        Some(Table::Web(web)) => run_and_draw("web", &web.common, &web.svg),
+        Some(Table::Model(model)) => run_and_draw("model", &model.common, &model.svg),
         Some(Table::Disk(disk)) => {
             let name = if disk.tenants { "disk-tenants" } else { "disk" };
             finish(&measure_on(&[name], &disk.common, None, (disk.on.clone(), disk.overwrite))?, &disk.common, false)
         }
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
+        Some(Table::Crossing(crossing)) => run_one("crossing", &crossing.common),
         Some(Table::Https(https)) => run_one("https", &https.common),
         Some(Table::Video(video)) => run_one("video", &video.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
@@ -363,6 +392,12 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             finish(&sections, &arguments.common, true)
         }
     }
+}
+
+fn run_and_draw(name: &str, common: &Common, svg: &Path) -> Result<(), String> {
+    let sections = measure(&[name], common, Some(svg))?;
+    draw(&sections, svg)?;
+    finish(&sections, common, false)
 }
 
 fn run_one(name: &str, common: &Common) -> Result<(), String> {

@@ -8,7 +8,7 @@ use crate::host::hosted::{Hosted, watch};
 use crate::host::place_figures::of_ended;
 use crate::host::report::stack_report;
 use crate::log;
-use qanat::{DuplicateAddressDetection, Runtime, Storage, entropy};
+use qanat::{Crossing, DuplicateAddressDetection, Runtime, RuntimeError, Storage, entropy};
 use qanat_nic::{MemoryPlan, Vnic, metered};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -184,17 +184,31 @@ impl<'a, 'b, A: Application> Instance<'a, 'b, A> {
     }
 
     fn start(&mut self) -> Result<(), Failure> {
-        Ok(self.runtime.start(&mut self.service)?)
+        Ok(match self.hosted.options.placement.emulate_crossing {
+            true => self.runtime.start(&mut Crossing(&mut self.service)),
+            false => self.runtime.start(&mut self.service),
+        }?)
+    }
+
+    /// Until it has stopped.
+    fn serve(&mut self, observe: &mut dyn FnMut(&mut A::Service, &Runtime)) -> Result<(), Failure> {
+        let (stop, options) = (self.hosted.control.stop_of(self.queue)?, self.hosted.options.runtime());
+        let outcome: Result<(), RuntimeError> = match self.hosted.options.placement.emulate_crossing {
+            true => self.runtime.run(&mut Crossing(&mut self.service), &stop, options, &mut |crossing, runtime| {
+                observe(crossing.0, runtime);
+            }),
+            false => self.runtime.run(&mut self.service, &stop, options, observe),
+        };
+        Ok(outcome?)
     }
 
     /// Of the first; news of the end is given back.
     fn run(&mut self, incoming: &Receiver<String>, look: &mut dyn FnMut(&Look<'_>)) -> Result<Vec<String>, Failure> {
-        let (hosted, queue) = (self.hosted, self.queue);
-        let stop = hosted.control.stop_of(queue)?;
-        let outcome = self.runtime.run(&mut self.service, &stop, hosted.options.runtime(), &mut |service, runtime| {
+        let (hosted, queue, mut reports) = (self.hosted, self.queue, self.reports);
+        let outcome = self.serve(&mut |service, runtime| {
             hosted.control.put(queue, A::figures(service));
             let notes = A::notes(service).into_iter().chain(incoming.try_iter().take(NOTES_MAX)).collect();
-            let report = hosted.control.wants_report(&mut self.reports);
+            let report = hosted.control.wants_report(&mut reports);
             look(&Look { runtime, notes, report });
         });
         hosted.control.put(queue, A::figures(&mut self.service));
@@ -205,14 +219,13 @@ impl<'a, 'b, A: Application> Instance<'a, 'b, A> {
 
     /// Of the others.
     fn run_further(mut self, notes: &SyncSender<String>) -> Result<(), Failure> {
-        let (hosted, queue) = (self.hosted, self.queue);
-        let stop = hosted.control.stop_of(queue)?;
+        let (hosted, queue, mut reports) = (self.hosted, self.queue, self.reports);
         // Too many: the first instance does not get to tell them, and they are no more than news.
         let pass_on = |news: Vec<String>| news.into_iter().for_each(|text| drop(notes.try_send(text)));
-        let outcome = self.runtime.run(&mut self.service, &stop, hosted.options.runtime(), &mut |service, runtime| {
+        let outcome = self.serve(&mut |service, runtime| {
             hosted.control.put(queue, A::figures(service));
             pass_on(A::notes(service));
-            if hosted.control.wants_report(&mut self.reports) {
+            if hosted.control.wants_report(&mut reports) {
                 // By a thread of its own: standard error may block, the data path must not.
                 let text = format!("queue {queue}:\n{}", stack_report(runtime, None));
                 std::thread::spawn(move || log::report(&text));
@@ -220,6 +233,6 @@ impl<'a, 'b, A: Application> Instance<'a, 'b, A> {
         });
         hosted.control.put(queue, A::figures(&mut self.service));
         pass_on(A::notes(&mut self.service));
-        Ok(outcome?)
+        outcome
     }
 }

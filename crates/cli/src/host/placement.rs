@@ -40,6 +40,10 @@ pub struct PlacementArguments {
     /// services at 127.0.0.1 and ::1)
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<IpAddr>,
+    /// For measurements: enter the kernel after each command and with each event, as if the stack were there; the stack stays in this
+    /// process (“The Case Against User-Level Networking”)
+    #[arg(long)]
+    pub emulate_crossing: bool,
     /// The net core's socket (`qanat net`), for the split placement; may be repeated: this service is then on all of them. Without
     /// it the daemon's net cores are asked for (`[net] cores`, see qanatd(8)), and where there are none one is started for
     /// this service alone
@@ -133,6 +137,10 @@ impl PlacementArguments {
             Some(place) => place,
         };
         match place {
+            Placement::Split | Placement::Kernel if self.emulate_crossing => {
+                Err("--emulate-crossing is for the linked placement: the calls of the others leave the process anyway"
+                    .to_owned())
+            }
             Placement::Kernel if self.asks_for_net_cores() => {
                 Err("the kernel placement has no net cores and is one process: leave out \
                 --net, --net-cores, --share and --app-cores"

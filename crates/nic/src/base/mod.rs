@@ -6,6 +6,7 @@ pub(crate) mod event_fd;
 pub(crate) mod inherited;
 pub(crate) mod left_socket;
 pub(crate) mod memory_file;
+pub(crate) mod null_call;
 pub mod place;
 pub(crate) mod prefetch;
 pub(crate) mod random;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 impl Runtime<LinkedPlacement> {
     /// A runtime over `vnic`. `entropy` must be unpredictable ([`entropy`](crate::entropy())) outside of tests.
     pub fn new(vnic: Box<dyn Vnic>, config: Config, entropy: [u8; 32]) -> Runtime {
-        let clock = MonotonicClock::new();
+        // Timestamps and sequence numbers (RFC 6528) go on where those of the process before this one ended, if the seed is the same.
+        let clock = MonotonicClock::of_machine();
         let stack = Stack::new(config, entropy, vnic.as_ref(), clock.now());
         Runtime::of(LinkedPlacement { stack, vnic, card: None }, clock)
     }

@@ -87,7 +87,7 @@ impl<P: Placement> Runtime<P> {
         self.waits.add(fd, CARD_TOKEN)
     }
 
-    /// The time since the runtime was made.
+    /// The time, by the clock that events are handled by.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
