@@ -141,6 +141,32 @@ fn crossings_are_compared() {
 }
 
 #[test]
+fn crossing_is_predicted_and_measured_on_each_link() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let picture = directory.path().join("model.svg").display().to_string();
+    for case in ["memif, 512 B", "veth, 4 KiB, one at a time", "disk, 4 KiB, with 5 µs"] {
+        let words = ["bench", "model", "--json", "--svg", &picture, "--filter", case];
+        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let value = |row: &Value, column: &str| {
+            let columns = table["columns"].as_array().expect("columns");
+            let number = columns.iter().position(|known| known["name"] == column).expect("a column");
+            row["values"][number]["median"].as_f64()
+        };
+        let rows = table["rows"].as_array().expect("rows");
+        assert_eq!((rows[0]["peer"].as_str(), rows[1]["peer"].as_str()), (Some("user level"), Some("with crossing")));
+        assert!(rows.iter().all(|row| value(row, "predicted_per_s").is_some_and(|rate| rate > 0.0)), "{text}");
+        for row in &rows[..2] {
+            assert!(value(row, "records_per_s") > Some(0.0) && value(row, "error_percent").is_some(), "{row}");
+            // By the service's own count: what crosses is events received and commands given.
+            assert!(value(row, "calls") >= Some(1.0), "{row}");
+        }
+        assert!(value(&rows[1], "predicted_degradation_percent") >= Some(0.0), "{text}");
+        assert!(std::fs::read_to_string(&picture).is_ok_and(|svg| svg.contains("predicted")), "{case}");
+    }
+}
+
+#[test]
 fn servers_of_https_are_compared() {
     scenario(|| {
         for case in ["handshake", "HTTP/2"] {

@@ -301,12 +301,13 @@ fn every_command_of_the_readme_does_what_it_says() {
                     println!("{text}");
                     assert!(text.contains("requests") && text.contains("p99"), "{text}");
                 }
-                ["qanat", "bench", ..] => {
+                ["qanat", "bench", table, ..] => {
                     interrupt(server.take());
                     let text = program(&words, here).succeeds().text();
                     println!("{text}");
-                    assert!(text.contains("nginx"), "{text}");
-                    assert!(here.join("bench-web.svg").exists(), "the picture");
+                    let peer = if *table == "model" { "with crossing" } else { "nginx" };
+                    assert!(text.contains(peer), "{text}");
+                    assert!(here.join(format!("bench-{table}.svg")).exists(), "the picture");
                 }
                 _ => panic!("`{command}` is in the README: teach tests/tests/readme.rs what it should do"),
             }

@@ -24,12 +24,14 @@ use crate::harness::table::{Column, Row, Table};
 use crate::harness::{HarnessError, cpu};
 use crate::split::aside;
 use prediction::{Cost, Model};
-use sample::{Link, Reading, Sample, call_ns, sample, sleep_ns, step_ns};
+use sample::{Link, Reading, Sample, call_ns, sample, step_ns};
 use std::path::Path;
 use std::time::Duration;
 
-/// Records under way, where the processor is to be full.
-const DEPTH: u32 = 32;
+/// Bytes under way where the processor is to be full: both hosts have something to do while what they said is on its way.
+const UNDER_WAY: usize = 2 << 20;
+/// Records under way, at least and at most. A disk has the least.
+const DEPTHS: (usize, usize) = (32, 1_024);
 /// What an application that has something to do needs for a record, ns.
 const WORK_NS: f64 = 5_000.0;
 const AS_IT_IS: &str = "user level";
@@ -94,7 +96,11 @@ impl Case {
         Reading {
             link: self.link,
             bytes: self.bytes,
-            depth: if self.sleeps { 1 } else { DEPTH },
+            depth: match (self.sleeps, self.link) {
+                (true, _) => 1,
+                (false, Link::Disk) => DEPTHS.0 as u32,
+                (false, _) => (UNDER_WAY / self.bytes).clamp(DEPTHS.0, DEPTHS.1) as u32,
+            },
             work_steps: if self.works { (WORK_NS / step_ns) as u64 } else { 0 },
             crosses,
             sleeps: self.sleeps,
@@ -118,8 +124,7 @@ fn cases(options: &BenchOptions, is_root: bool) -> Result<Vec<Case>, HarnessErro
         let case = |bytes| Case { link, bytes, works: false, sleeps: false };
         all.extend(sizes.filter(is_meant).map(case));
         all.push(Case { works: true, ..case(4 << 10) });
-        // A veth rings no doorbell that could be told from its work.
-        all.extend((link != Link::Veth).then_some(Case { sleeps: true, ..case(4 << 10) }));
+        all.push(Case { sleeps: true, ..case(4 << 10) });
     }
     options.chosen(all, Case::name)
 }
@@ -141,9 +146,9 @@ fn feed(
         if fed.iter().any(|known| known.link == *link) {
             continue;
         }
-        let mut end = |bytes: usize| {
+        let mut end = |bytes: usize, sleeps: bool| {
             progress(&format!("costs of {}, {}", link.name(), size(bytes)));
-            let reading = Case { link: *link, bytes, works: false, sleeps: false }.reading(false, 1.0);
+            let reading = Case { link: *link, bytes, works: false, sleeps }.reading(false, 1.0);
             let runs: Result<Vec<Sample>, _> =
                 (0..repetitions).map(|_| aside(|| sample(&reading, disk, duration))).collect();
             let runs = runs?;
@@ -151,10 +156,12 @@ fn feed(
             Ok::<_, HarnessError>((median(|s| s.host_ns), median(|s| s.gap_ns), median(|s| s.calls)))
         };
         let (small_bytes, large_bytes) = link.ends();
-        let (small, large) = (end(small_bytes)?, end(large_bytes)?);
+        let (small, large) = (end(small_bytes, false)?, end(large_bytes, false)?);
+        let (small_worst, large_worst) = (end(small_bytes, true)?, end(large_bytes, true)?);
         let (few, many) = (small_bytes as f64, large_bytes as f64);
         let model = Model {
-            overhead: Cost::through((few, small.0), (many, large.0)),
+            best: Cost::through((few, small.0), (many, large.0)),
+            worst: Cost::through((few, small_worst.0), (many, large_worst.0)),
             gap: Cost::through((few, small.1), (many, large.1)),
             calls: Cost::through((few, small.2), (many, large.2)),
             call_ns,
@@ -178,14 +185,14 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let ground = ground.transpose()?;
     let disk = ground.as_ref().map(|ground| ground.path.as_path());
     let mut environment = environment(options, ground.as_ref(), progress);
-    let (call_ns, step_ns, sleep_ns) = (aside(|| Ok(call_ns()))?, aside(|| Ok(step_ns()))?, aside(sleep_ns)?);
+    let (call_ns, step_ns) = (aside(|| Ok(call_ns()))?, aside(|| Ok(step_ns()))?);
     let fed = feed(&cases, (disk, call_ns, duration, options.repetitions()), progress)?;
     let (mut rows, mut turns) = (Vec::new(), Turns::new((0, 1), options.repetitions(), progress));
     for case in &cases {
         let run = |(_, crosses): &(&str, bool)| aside(|| sample(&case.reading(*crosses, step_ns), disk, duration));
         let runs = turns.play(case.name(), &PEERS, |(name, _)| *name, run)?;
         if let Some(fed) = fed.iter().find(|fed| fed.link == case.link) {
-            rows.extend(case_rows(case, &fed.model, sleep_ns, &runs));
+            rows.extend(case_rows(case, &fed.model, &runs));
         }
     }
     environment.placement = turns.placement();
@@ -196,7 +203,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         environment,
         columns: COLUMNS.map(|(name, heading, digits)| Column::new(name, heading, digits)).to_vec(),
         rows,
-        remarks: remarks(&fed, (call_ns, sleep_ns)),
+        remarks: remarks(&fed, call_ns),
     })
 }
 
@@ -215,7 +222,7 @@ fn environment(options: &BenchOptions, ground: Option<&Ground>, progress: &mut d
     environment
 }
 
-fn case_rows(case: &Case, model: &Model, sleep_ns: f64, runs: &[Vec<Run<Sample>>]) -> Vec<Row> {
+fn case_rows(case: &Case, model: &Model, runs: &[Vec<Run<Sample>>]) -> Vec<Row> {
     let placement = common_placement(runs);
     let of = |number: usize, value: fn(&Sample) -> f64| {
         let runs = runs.get(number).map(Vec::as_slice).unwrap_or_default();
@@ -227,15 +234,18 @@ fn case_rows(case: &Case, model: &Model, sleep_ns: f64, runs: &[Vec<Run<Sample>>
         false => of(number, |sample| sample.records_per_s),
     };
     let bytes = case.bytes as f64;
-    let application_ns = case.application_ns() + if case.sleeps { sleep_ns } else { 0.0 };
+    let application_ns = case.application_ns();
     let row = |(number, (peer, crosses)): (usize, &(&str, bool))| {
-        let predicted_ns = model.host_ns(bytes, application_ns, *crosses);
+        let predicted_ns = match case.sleeps {
+            true => model.worst_ns(bytes, *crosses),
+            false => model.host_ns(bytes, application_ns, *crosses),
+        };
         let predicted = match case.sleeps {
             true => 1e9 / predicted_ns,
             false => model.throughput(bytes, application_ns, *crosses),
         };
         let predicted_degradation = match case.sleeps {
-            true => model.crossing_ns(bytes) / model.host_ns(bytes, application_ns, true),
+            true => model.crossing_ns(bytes) / model.worst_ns(bytes, true),
             false => model.degradation(bytes, application_ns),
         };
         let measured = rate(number);
@@ -316,20 +326,23 @@ fn elsewhere(fed: &Fed) -> Vec<Row> {
     points.iter().flat_map(|(case, model, bytes)| PEERS.map(|peer| row(case, model, *bytes, peer))).collect()
 }
 
-fn remarks(fed: &[Fed], (call_ns, sleep_ns): (f64, f64)) -> Vec<String> {
+fn remarks(fed: &[Fed], call_ns: f64) -> Vec<String> {
     let mut remarks = vec![
         "throughput(b) = min(1 / (g + G·b), 1 / (a + o(b))); PD = δ / (a + o(b)), δ = calls × one null call. All of it is measured first, at \
          the smallest and the largest size and without crossing; what is between, and all that crosses, is predicted."
             .to_owned(),
-        format!("one null call: {call_ns:.0} ns; to sleep and be woken by a doorbell: {sleep_ns:.0} ns of the thread that sleeps"),
+        format!("one null call: {call_ns:.0} ns"),
     ];
     remarks.extend(fed.iter().map(|Fed { link, model }| {
-        let Model { gap, overhead, calls, .. } = model;
+        let Model { gap, best, worst, calls, .. } = model;
         format!(
-            "{}: o(b) = {:.0} ns + {:.3} ns × b; g + G·b = {:.0} ns + {:.3} ns × b; calls = {:.2} + {:.2} × b / KiB",
+            "{}: o(b) = {:.0} ns + {:.3} ns × b, at worst {:.0} ns + {:.3} ns × b; g + G·b = {:.0} ns + {:.3} ns × b; calls = {:.2} + \
+             {:.2} × b / KiB",
             link.name(),
-            overhead.fixed,
-            overhead.per_byte,
+            best.fixed,
+            best.per_byte,
+            worst.fixed,
+            worst.per_byte,
             gap.fixed,
             gap.per_byte,
             calls.fixed,
@@ -411,7 +424,7 @@ mod tests {
     fn sizes_are_measured_on_each_link_and_said_of_others() {
         let options = BenchOptions::new(PathBuf::new());
         let names = |is_root| cases(&options, is_root).unwrap().iter().map(Case::name).collect::<Vec<_>>();
-        assert_eq!((names(true).len(), names(false).len()), (8 + 2 + 8 + 1 + 5 + 2, 8 + 2 + 5 + 2));
+        assert_eq!((names(true).len(), names(false).len()), (8 + 2 + 8 + 2 + 5 + 2, 8 + 2 + 5 + 2));
         assert!(names(true).contains(&"veth, 4 KiB, with 5 µs of work".to_owned()));
         let fed = Fed { link: Link::Memif, model: Model { call_ns: 100.0, ..Model::default() } };
         assert_eq!(elsewhere(&fed).len(), 18);
@@ -420,7 +433,7 @@ mod tests {
     #[test]
     fn a_picture_shows_each_error() {
         let model = Model {
-            overhead: Cost { fixed: 1_000.0, per_byte: 0.0 },
+            best: Cost { fixed: 1_000.0, per_byte: 0.0 },
             calls: Cost { fixed: 4.0, per_byte: 0.0 },
             call_ns: 25.0,
             ..Model::default()
@@ -432,7 +445,7 @@ mod tests {
             repeats: 0,
         };
         let case = Case { link: Link::Memif, bytes: 4_096, works: false, sleeps: false };
-        let rows = case_rows(&case, &model, 0.0, &[vec![run(1_000_000.0)], vec![run(1_000_000.0 / 1.125)]]);
+        let rows = case_rows(&case, &model, &[vec![run(1_000_000.0)], vec![run(1_000_000.0 / 1.125)]]);
         let columns = COLUMNS.map(|(name, heading, digits)| Column::new(name, heading, digits)).to_vec();
         let table = Table { columns, rows, ..Table::default() };
         let value = |peer, column| table.value("memif, 4 KiB", peer, column).unwrap().median;

@@ -32,8 +32,11 @@ impl Cost {
 pub(super) struct Model {
     /// g and G: what other host, link and device need from one record to the next.
     pub gap: Cost,
-    /// o(b) of the application's host, without a crossing.
-    pub overhead: Cost,
+    /// o(b) of the application's host, without a crossing: at best, when there is always something to do, so that nobody sleeps and what
+    /// the device is told is told for many records at once.
+    pub best: Cost,
+    /// At worst: each record is waited for asleep, and the device interrupts.
+    pub worst: Cost,
     /// Calls of the application for a record: events received and commands.
     pub calls: Cost,
     /// One way into the kernel and back.
@@ -58,8 +61,12 @@ impl Model {
 
     /// a + o(b): of the host's processor for a record.
     pub(super) fn host_ns(&self, bytes: f64, application_ns: f64, crosses: bool) -> f64 {
-        let crossing_ns = if crosses { self.crossing_ns(bytes) } else { 0.0 };
-        application_ns + self.overhead.of(bytes) + crossing_ns
+        application_ns + self.best.of(bytes) + if crosses { self.crossing_ns(bytes) } else { 0.0 }
+    }
+
+    /// The same at worst. One record at a time never fills a processor, so it is this that tells what crossing takes.
+    pub(super) fn worst_ns(&self, bytes: f64, crosses: bool) -> f64 {
+        self.worst.of(bytes) + if crosses { self.crossing_ns(bytes) } else { 0.0 }
     }
 
     /// Records a second.
@@ -80,7 +87,8 @@ mod tests {
     /// Four calls of 100 ns beside 600 ns and 1 ns a byte; the other side takes 0.5 ns a byte and 100 ns.
     const MODEL: Model = Model {
         gap: Cost { fixed: 100.0, per_byte: 0.5 },
-        overhead: Cost { fixed: 600.0, per_byte: 1.0 },
+        best: Cost { fixed: 600.0, per_byte: 1.0 },
+        worst: Cost { fixed: 9_600.0, per_byte: 1.0 },
         calls: Cost { fixed: 4.0, per_byte: 0.0 },
         call_ns: 100.0,
     };
@@ -97,6 +105,7 @@ mod tests {
         assert_eq!(MODEL.throughput(400.0, 0.0, false), 1e6);
         // δ / (a + o(b)), with the crossing in o(b).
         assert!((MODEL.degradation(400.0, 0.0) - 400.0 / 1_400.0).abs() < 1e-9);
+        assert_eq!((MODEL.worst_ns(400.0, false), MODEL.worst_ns(400.0, true)), (10_000.0, 10_400.0));
         assert!((MODEL.degradation(400.0, 98_600.0) - 0.004).abs() < 1e-9, "a busy application hardly feels it");
     }
 

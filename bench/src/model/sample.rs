@@ -7,7 +7,6 @@ use crate::split::scene::{Place, Scene, Wire};
 use qanat::{Config, Crossing, Runtime, RuntimeOptions, SpinPolicy, StopHandle, StorageArea};
 use qanat_disk::{DiskOptions, Uring, Vsic};
 use qanat_nic::{MemoryPlan, PairConfig, Region, null_call, pair};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +14,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const APPLICATION_CPU: usize = 1;
-const OTHER_CPU: usize = 0;
 /// Turns between looks at the clock.
 const TURNS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -204,36 +202,4 @@ pub(super) fn call_ns() -> f64 {
 /// One step of an application's work.
 pub(super) fn step_ns() -> f64 {
     least_ns(20, || work(10_000)) / 10_000.0
-}
-
-/// What a thread takes of its processor to sleep and be woken by another one's doorbell.
-pub(super) fn sleep_ns() -> Result<f64, HarnessError> {
-    const ROUNDS: u64 = 2_000;
-    let system = |error: rustix::io::Errno| HarnessError::system("ring a doorbell", io::Error::from(error));
-    let bell = || eventfd(0, EventfdFlags::CLOEXEC);
-    let (asks, answers) = (bell().map_err(system)?, bell().map_err(system)?);
-    let is_rung = |bell: &_| -> Result<(), rustix::io::Errno> {
-        let mut waits = [PollFd::new(bell, PollFlags::IN)];
-        poll(&mut waits, Some(&Timespec { tv_sec: 10, tv_nsec: 0 }))?;
-        rustix::io::read(bell, &mut [0_u8; 8]).map(|_| ())
-    };
-    let ring = |bell: &_| rustix::io::write(bell, &1_u64.to_ne_bytes()).map(|_| ());
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            cpu::pin(OTHER_CPU)?;
-            for _ in 0..ROUNDS {
-                is_rung(&asks).and_then(|()| ring(&answers)).map_err(system)?;
-            }
-            Ok::<(), HarnessError>(())
-        });
-        cpu::pin(APPLICATION_CPU)?;
-        let before = thread_time();
-        for _ in 0..ROUNDS {
-            ring(&asks).and_then(|()| is_rung(&answers)).map_err(system)?;
-        }
-        let taken = thread_time() - before;
-        let died = |_| HarnessError::Child("the other thread died".to_owned());
-        other.join().map_err(died)??;
-        Ok(taken.as_nanos() as f64 / ROUNDS as f64)
-    })
 }

@@ -30,7 +30,7 @@ fn cases(options: &BenchOptions) -> Result<Vec<Case>, HarnessError> {
         }
     };
     let sizes = (9..=16).map(|power| 1u64 << power);
-    let at_once = sizes.clone().map(|bytes| case(bytes, if bytes < 16 << 10 { 256 } else { 64 }));
+    let at_once = sizes.clone().map(|bytes| case(bytes, (1 << 20 >> bytes.ilog2()).min(256)));
     let mut cases: Vec<Case> = at_once.chain(sizes.map(|bytes| case(bytes, 1))).collect();
     if options.quick {
         let is_quick = |case: &Case| {

@@ -107,6 +107,7 @@ mod area_of_daemon;
 mod attachment;
 pub mod confine;
 pub mod control;
+mod crossed_commands;
 mod crossing;
 pub mod disk;
 pub mod disk_core;

@@ -1,6 +1,6 @@
 //! [`Service`]: one event handler; [`Context`]: where its commands go.
 
-use crate::crossing::Crossed;
+use crate::crossed_commands::Crossed;
 use crate::kernel::state::Kernel;
 use crate::linked_commands::Linked;
 use crate::split::service::remotes::Remotes;

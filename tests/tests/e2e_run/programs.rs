@@ -443,11 +443,12 @@ fn haproxy_leaves_out_a_server_that_fails() {
             let config = file(directory.path(), &format!("nginx{port}.conf"), &config);
             Program::new("nginx").arguments(["-c", &config]).start()
         };
+        // A check may take as long as from one to the next: a machine that stands still is no server that fails.
         let config = format!(
             "global\n stats socket {at}/sock mode 600\n\
-             defaults\n mode http\n timeout connect 2s\n timeout client 5s\n timeout server 5s\n timeout check 5s\n retries 3\n option redispatch\n\
+             defaults\n mode http\n timeout connect 20s\n timeout client 20s\n timeout server 20s\n timeout check 20s\n retries 3\n option redispatch\n\
              frontend web\n bind {OURS}:80\n default_backend pages\n\
-             backend pages\n option httpchk GET /index.html\n default-server inter 50ms fall 2 rise 2\n\
+             backend pages\n option httpchk GET /index.html\n default-server inter 2s fall 2 rise 1\n\
              \x20server one 10.77.0.1:8001 check\n server two 10.77.0.1:8002 check\n"
         );
         let (mut one, _two) = (backend("8001"), backend("8002"));
