@@ -24,8 +24,7 @@ use crate::harness::table::{Column, Row, Table};
 use crate::harness::{HarnessError, cpu};
 use crate::split::aside;
 use prediction::{Cost, Model};
-use sample::{Link, Reading, Sample, call_ns, sample, step_ns};
-use std::path::Path;
+use sample::{Link, Reading, Sample, sample, step_ns};
 use std::time::Duration;
 
 /// Bytes under way where the processor is to be full: both hosts have something to do while what they said is on its way.
@@ -52,6 +51,8 @@ const COLUMNS: [(&str, &str, usize); 9] = [
     ("gap_ns", "gap ns", 0),
     ("calls", "calls/record", 2),
 ];
+
+const LINKS: [Link; 3] = [Link::Memif, Link::Veth, Link::Disk];
 
 /// One point of the comparison.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +115,7 @@ impl Case {
 
 fn cases(options: &BenchOptions, is_root: bool) -> Result<Vec<Case>, HarnessError> {
     let mut all = Vec::new();
-    for link in [Link::Memif, Link::Veth, Link::Disk] {
+    for link in LINKS {
         if link == Link::Veth && !is_root {
             continue;
         }
@@ -135,40 +136,54 @@ struct Fed {
     model: Model,
 }
 
-/// The model of each link that is asked for.
-fn feed(
-    cases: &[Case],
-    (disk, call_ns, duration, repetitions): (Option<&Path>, f64, Duration, usize),
-    progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Fed>, HarnessError> {
-    let mut fed: Vec<Fed> = Vec::new();
-    for Case { link, .. } in cases {
-        if fed.iter().any(|known| known.link == *link) {
-            continue;
-        }
-        let mut end = |bytes: usize, sleeps: bool| {
-            progress(&format!("costs of {}, {}", link.name(), size(bytes)));
-            let reading = Case { link: *link, bytes, works: false, sleeps }.reading(false, 1.0);
-            let runs: Result<Vec<Sample>, _> =
-                (0..repetitions).map(|_| aside(|| sample(&reading, disk, duration))).collect();
-            let runs = runs?;
-            let median = |value: fn(&Sample) -> f64| Summary::of(runs.iter().map(value)).map_or(0.0, |s| s.median);
-            Ok::<_, HarnessError>((median(|s| s.host_ns), median(|s| s.gap_ns), median(|s| s.calls)))
-        };
-        let (small_bytes, large_bytes) = link.ends();
-        let (small, large) = (end(small_bytes, false)?, end(large_bytes, false)?);
-        let (small_worst, large_worst) = (end(small_bytes, true)?, end(large_bytes, true)?);
-        let (few, many) = (small_bytes as f64, large_bytes as f64);
-        let model = Model {
-            best: Cost::through((few, small.0), (many, large.0)),
-            worst: Cost::through((few, small_worst.0), (many, large_worst.0)),
-            gap: Cost::through((few, small.1), (many, large.1)),
-            calls: Cost::through((few, small.2), (many, large.2)),
-            call_ns,
-        };
-        fed.push(Fed { link: *link, model });
+/// Everything that is read over one link, in turn, so that what drifts drifts over prediction and measurement alike.
+struct Plan<'a> {
+    link: Link,
+    cases: Vec<&'a Case>,
+}
+
+/// The small benchmarks: the ends of a link's sizes, at best and at worst.
+const FEEDS: usize = 4;
+
+impl<'a> Plan<'a> {
+    fn of(link: Link, cases: &'a [Case]) -> Plan<'a> {
+        Plan { link, cases: cases.iter().filter(|case| case.link == link).collect() }
     }
-    Ok(fed)
+
+    /// The small benchmarks, then each case as it is and with crossing.
+    fn readings(&self, step_ns: f64) -> Vec<(String, Reading)> {
+        let (small, large) = self.link.ends();
+        let feed = |(bytes, sleeps): (usize, bool)| {
+            let case = Case { link: self.link, bytes, works: false, sleeps };
+            (format!("costs of {}", case.name()), case.reading(false, step_ns))
+        };
+        let ends = [(small, false), (large, false), (small, true), (large, true)].map(feed);
+        let read = |case: &&Case| {
+            PEERS.map(|(peer, crosses)| (format!("{}, {peer}", case.name()), case.reading(crosses, step_ns)))
+        };
+        ends.into_iter().chain(self.cases.iter().flat_map(read)).collect()
+    }
+
+    fn feed(&self, runs: &[Vec<Run<Sample>>]) -> Fed {
+        let placement = common_placement(runs);
+        let median = |number: usize, value: fn(&Sample) -> f64| {
+            let runs = runs.get(number).map(Vec::as_slice).unwrap_or_default();
+            summarize(runs, placement, |sample| Some(value(sample))).map_or(0.0, |summary| summary.median)
+        };
+        let (small, large) = self.link.ends();
+        let through = |(small_number, large_number): (usize, usize), value: fn(&Sample) -> f64| {
+            Cost::through((small as f64, median(small_number, value)), (large as f64, median(large_number, value)))
+        };
+        let calls = runs.iter().flatten().map(|run| run.result.call_ns);
+        let model = Model {
+            best: through((0, 1), |sample| sample.host_ns),
+            worst: through((2, 3), |sample| sample.host_ns),
+            gap: through((0, 1), |sample| sample.gap_ns),
+            calls: through((0, 1), |sample| sample.calls),
+            call_ns: Summary::of(calls).map_or(0.0, |summary| summary.median),
+        };
+        Fed { link: self.link, model }
+    }
 }
 
 /// Feeds the model, predicts, and measures.
@@ -185,15 +200,16 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let ground = ground.transpose()?;
     let disk = ground.as_ref().map(|ground| ground.path.as_path());
     let mut environment = environment(options, ground.as_ref(), progress);
-    let (call_ns, step_ns) = (aside(|| Ok(call_ns()))?, aside(|| Ok(step_ns()))?);
-    let fed = feed(&cases, (disk, call_ns, duration, options.repetitions()), progress)?;
-    let (mut rows, mut turns) = (Vec::new(), Turns::new((0, 1), options.repetitions(), progress));
-    for case in &cases {
-        let run = |(_, crosses): &(&str, bool)| aside(|| sample(&case.reading(*crosses, step_ns), disk, duration));
-        let runs = turns.play(case.name(), &PEERS, |(name, _)| *name, run)?;
-        if let Some(fed) = fed.iter().find(|fed| fed.link == case.link) {
-            rows.extend(case_rows(case, &fed.model, &runs));
+    let step_ns = aside(|| Ok(step_ns()))?;
+    let (mut rows, mut fed, mut turns) = (Vec::new(), Vec::new(), Turns::new((0, 1), options.repetitions(), progress));
+    for plan in LINKS.map(|link| Plan::of(link, &cases)).into_iter().filter(|plan| !plan.cases.is_empty()) {
+        let run = |(_, reading): &(String, Reading)| aside(|| sample(reading, disk, duration));
+        let runs = turns.play(plan.link.name(), &plan.readings(step_ns), |(name, _)| name.clone(), run)?;
+        let found = plan.feed(&runs);
+        for (case, runs) in plan.cases.iter().zip(runs.get(FEEDS..).unwrap_or_default().chunks(PEERS.len())) {
+            rows.extend(case_rows(case, &found.model, runs));
         }
+        fed.push(found);
     }
     environment.placement = turns.placement();
     rows.extend(fed.iter().flat_map(elsewhere));
@@ -203,7 +219,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         environment,
         columns: COLUMNS.map(|(name, heading, digits)| Column::new(name, heading, digits)).to_vec(),
         rows,
-        remarks: remarks(&fed, call_ns),
+        remarks: remarks(&fed),
     })
 }
 
@@ -228,11 +244,6 @@ fn case_rows(case: &Case, model: &Model, runs: &[Vec<Run<Sample>>]) -> Vec<Row> 
         let runs = runs.get(number).map(Vec::as_slice).unwrap_or_default();
         summarize(runs, placement, |sample| Some(value(sample)))
     };
-    // One at a time the processor is never full: what counts is what a record takes of it.
-    let rate = |number: usize| match case.sleeps {
-        true => of(number, |sample| 1e9 / sample.host_ns),
-        false => of(number, |sample| sample.records_per_s),
-    };
     let bytes = case.bytes as f64;
     let application_ns = case.application_ns();
     let row = |(number, (peer, crosses)): (usize, &(&str, bool))| {
@@ -248,10 +259,8 @@ fn case_rows(case: &Case, model: &Model, runs: &[Vec<Run<Sample>>]) -> Vec<Row> 
             true => model.crossing_ns(bytes) / model.worst_ns(bytes, true),
             false => model.degradation(bytes, application_ns),
         };
-        let measured = rate(number);
+        let measured = of(number, Sample::full_per_s);
         let error = measured.map(|measured| 100.0 * (predicted / measured.median - 1.0));
-        let degradation =
-            measured.zip(rate(0)).filter(|_| *crosses).map(|(own, user)| 100.0 * (1.0 - own.median / user.median));
         let one = |value: Option<f64>| Summary::of(value);
         Row {
             case: case.name(),
@@ -260,7 +269,7 @@ fn case_rows(case: &Case, model: &Model, runs: &[Vec<Run<Sample>>]) -> Vec<Row> 
                 measured,
                 one(Some(predicted)),
                 one(error),
-                one(degradation),
+                lost(runs).filter(|_| *crosses),
                 one(crosses.then_some(100.0 * predicted_degradation)),
                 of(number, |sample| sample.host_ns),
                 one(Some(predicted_ns)),
@@ -271,6 +280,13 @@ fn case_rows(case: &Case, model: &Model, runs: &[Vec<Run<Sample>>]) -> Vec<Row> 
         }
     };
     PEERS.iter().enumerate().map(row).collect()
+}
+
+/// What crossing took of the throughput, of each pair of runs, one after the other, %.
+fn lost(runs: &[Vec<Run<Sample>>]) -> Option<Summary> {
+    let [as_it_is, crossing] = runs else { return None };
+    let part = |(user, own): (&Run<Sample>, &Run<Sample>)| 1.0 - own.result.full_per_s() / user.result.full_per_s();
+    Summary::of(as_it_is.iter().zip(crossing).map(|pair| 100.0 * part(pair)))
 }
 
 /// What the model takes for the limit.
@@ -326,18 +342,18 @@ fn elsewhere(fed: &Fed) -> Vec<Row> {
     points.iter().flat_map(|(case, model, bytes)| PEERS.map(|peer| row(case, model, *bytes, peer))).collect()
 }
 
-fn remarks(fed: &[Fed], call_ns: f64) -> Vec<String> {
+fn remarks(fed: &[Fed]) -> Vec<String> {
     let mut remarks = vec![
-        "throughput(b) = min(1 / (g + G·b), 1 / (a + o(b))); PD = δ / (a + o(b)), δ = calls × one null call. All of it is measured first, at \
-         the smallest and the largest size and without crossing; what is between, and all that crosses, is predicted."
+        "throughput(b) = min(1 / (g + G·b), 1 / (a + o(b))); PD = δ / (a + o(b)), δ = calls × one null call. All of that is measured by \
+         itself, at the smallest and the largest size and without crossing; what is between, and all that crosses, is predicted.\
+         "
             .to_owned(),
-        format!("one null call: {call_ns:.0} ns"),
     ];
     remarks.extend(fed.iter().map(|Fed { link, model }| {
-        let Model { gap, best, worst, calls, .. } = model;
+        let Model { gap, best, worst, calls, call_ns } = model;
         format!(
             "{}: o(b) = {:.0} ns + {:.3} ns × b, at worst {:.0} ns + {:.3} ns × b; g + G·b = {:.0} ns + {:.3} ns × b; calls = {:.2} + \
-             {:.2} × b / KiB",
+             {:.2} × b / KiB, of {call_ns:.0} ns",
             link.name(),
             best.fixed,
             best.per_byte,
@@ -400,7 +416,7 @@ pub fn chart(table: &Table) -> Chart {
         }
     };
     let elsewhere = table.cases().into_iter().filter(|case| case.starts_with("said of")).collect();
-    let mut panels: Vec<Panel> = [Link::Memif, Link::Veth, Link::Disk].map(rates).into_iter().collect();
+    let mut panels: Vec<Panel> = LINKS.map(rates).into_iter().collect();
     panels.push(lost("What crossing takes of the throughput, %", here.clone()));
     panels.push(lost("The same where it can't be measured here, %", elsewhere));
     let environment = &table.environment;
@@ -439,7 +455,7 @@ mod tests {
             ..Model::default()
         };
         let run = |records_per_s| Run {
-            result: Sample { records_per_s, host_ns: 1e9 / records_per_s, ..Sample::default() },
+            result: Sample { records_per_s, ..Sample::default() },
             placement: None,
             round_trip_ns: (0.0, 0.0),
             repeats: 0,

@@ -43,12 +43,25 @@ pub(super) struct Reading {
 /// What a run gave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
+    /// At least one.
+    pub records: u64,
     pub records_per_s: f64,
+    /// The application slept.
+    pub sleeps: bool,
     /// Of the application's processor for a record: of turns in which something happened; if it sleeps, all that its thread took.
     pub host_ns: f64,
     /// Of the other host's for a record; of a disk, from one record to the next.
     pub gap_ns: f64,
     pub calls: f64,
+    /// One way into the kernel and back, just after the run.
+    pub call_ns: f64,
+}
+
+impl Sample {
+    /// Records a second. If the application sleeps, its processor is never full, so those of a processor that was.
+    pub(super) fn full_per_s(&self) -> f64 {
+        if self.sleeps { 1e9 / self.host_ns } else { self.records_per_s }
+    }
 }
 
 /// A run. It pins the thread that calls it.
@@ -64,8 +77,7 @@ pub(super) fn sample(reading: &Reading, disk: Option<&Path>, duration: Duration)
     warm_up(&mut scene.client, &mut reader, reading, duration / 4)?;
     let before = scene.work()?.net_ns;
     let mut sample = run(&mut scene.client, &mut reader, reading, duration)?;
-    let records = sample.records_per_s * duration.as_secs_f64();
-    sample.gap_ns = (scene.work()?.net_ns - before) as f64 / records.max(1.0);
+    sample.gap_ns = (scene.work()?.net_ns - before) as f64 / sample.records as f64;
     Ok(sample)
 }
 
@@ -133,9 +145,12 @@ fn run<A: Application>(
     }
     let each = |whole: f64| whole / records as f64;
     Ok(Sample {
+        records,
         records_per_s: records as f64 / elapsed.as_secs_f64(),
+        sleeps: reading.sleeps,
         host_ns: each(host.as_nanos() as f64),
         gap_ns: 0.0,
+        call_ns: least_ns(2_000, || null_call([1, 2, 3, 4])),
         calls: each((after.calls - before.calls) as f64),
     })
 }
@@ -191,12 +206,7 @@ fn least_ns(repetitions: u32, mut each: impl FnMut()) -> f64 {
         (0..repetitions).for_each(|_| each());
         began.elapsed().as_nanos() as f64 / f64::from(repetitions)
     };
-    (0..20).map(|_| run(&mut each)).fold(f64::INFINITY, f64::min)
-}
-
-/// One way into the kernel and back.
-pub(super) fn call_ns() -> f64 {
-    least_ns(20_000, || null_call([1, 2, 3, 4]))
+    (0..10).map(|_| run(&mut each)).fold(f64::INFINITY, f64::min)
 }
 
 /// One step of an application's work.

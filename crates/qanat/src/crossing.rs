@@ -1,6 +1,6 @@
 //! The emulated crossing: a service in the linked placement that enters the kernel as often as if the network were there.
 //!
-//! “The Case Against User-Level Networking” (Magoutis, Seltzer, Gabber 2004, section IV) puts a null system call with the same arguments
+//! “The Case Against User-Level Networking” (Magoutis, Seltzer and Gabber, section VI-B) puts a null system call with the same arguments
 //! after each call of a library at user level. What the service is slowed down by is what its own stack saves of crossings alone, with all
 //! else the same. Calls are the commands that change something, and the receipt of each event. Nothing is copied on the way.
 

@@ -1,7 +1,7 @@
 //! [`null_call`]: a way into the kernel and back.
 
 /// Enters the kernel with these arguments and comes back: `getppid`, which looks at none of them. It is what measurements add to a call
-/// that could be one of the kernel's (“The Case Against User-Level Networking”, section 4).
+/// that could be one of the kernel's (“The Case Against User-Level Networking”, section VI-B).
 #[inline]
 pub fn null_call(arguments: [u64; 4]) {
     let [first, second, third, fourth] = arguments;
