@@ -117,7 +117,7 @@ struct WebArguments {
 Examples:
   sudo qanat bench crossing --quick              under 20 s
   sudo qanat bench crossing                      five runs of each: a quarter of an hour
-  sudo qanat bench crossing --filter 'one after' latencies only")]
+  sudo qanat bench crossing --filter 'one after'  latencies only")]
 struct CrossingArguments {
     #[command(flatten)]
     common: Common,
