@@ -62,7 +62,8 @@ pub fn stacked(table: &Table, columns: &[(&str, &str)]) -> Chart {
     drawing(table, columns.iter().map(|(_, heading)| (*heading).to_owned()).collect(), panels)
 }
 
-fn drawing(table: &Table, series: Vec<String>, panels: Vec<Panel>) -> Chart {
+/// Panels of a table's figures, under what was measured on what, and above how.
+pub fn drawing(table: &Table, series: Vec<String>, panels: Vec<Panel>) -> Chart {
     let environment = &table.environment;
     Chart {
         title: table.title.clone(),

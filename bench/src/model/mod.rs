@@ -15,6 +15,7 @@ mod sample;
 
 use crate::disk::ground::Ground;
 use crate::harness::alternate::{Run, Turns, common_placement, summarize};
+use crate::harness::bars;
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::size::size;
@@ -419,16 +420,8 @@ pub fn chart(table: &Table) -> Chart {
     let mut panels: Vec<Panel> = LINKS.map(rates).into_iter().collect();
     panels.push(lost("What crossing takes of the throughput, %", here.clone()));
     panels.push(lost("The same where it can't be measured here, %", elsewhere));
-    let environment = &table.environment;
-    Chart {
-        title: table.title.clone(),
-        subtitle: format!("{}; {}; {}", environment.processors, environment.kernel, environment.link),
-        series: series.iter().map(|(what, peer)| format!("{peer}, {what}")).collect(),
-        panels: panels.into_iter().filter(|panel| panel.bars.iter().flatten().any(Option::is_some)).collect(),
-        footer: std::iter::once(format!("{} · {} · {}", table.command, environment.commit, environment.date))
-            .chain(environment.warnings.iter().map(|warning| format!("Warning: {warning}")))
-            .collect(),
-    }
+    panels.retain(|panel| panel.bars.iter().flatten().any(Option::is_some));
+    bars::drawing(table, series.iter().map(|(what, peer)| format!("{peer}, {what}")).collect(), panels)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The web table as bars.
 
 use super::servers::Peer;
+use crate::harness::bars;
 use crate::harness::svg::{Chart, Panel, short};
 use crate::harness::table::Table;
 
@@ -42,16 +43,8 @@ pub fn chart(table: &Table) -> Chart {
             true,
         ),
     ];
-    let environment = &table.environment;
-    Chart {
-        title: table.title.clone(),
-        subtitle: format!("{}; {}; {}", environment.processors, environment.kernel, environment.link),
-        series: SERIES.iter().map(|peer| peer.name().to_owned()).collect(),
-        panels: panels.into_iter().filter(|panel| !panel.groups.is_empty()).collect(),
-        footer: std::iter::once(format!("{} · {} · {}", table.command, environment.commit, environment.date))
-            .chain(environment.warnings.iter().map(|warning| format!("Warning: {warning}")))
-            .collect(),
-    }
+    let panels = panels.into_iter().filter(|panel| !panel.groups.is_empty()).collect();
+    bars::drawing(table, SERIES.iter().map(|peer| peer.name().to_owned()).collect(), panels)
 }
 
 /// nginx's value: what bars are relative to.

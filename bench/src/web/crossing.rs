@@ -2,18 +2,15 @@
 //! after each command and with each event (`--emulate-crossing`), and over the kernel's own TCP/IP, under the same client on the same link
 //! (“The Case Against User-Level Networking”, section VI).
 
-use super::servers::{Peer, Site};
-use super::{Case, WebBenchOptions, case_rows, check, columns, undisturbed};
+use super::servers::Peer;
+use super::{Case, WebBenchOptions, check, columns, rows};
 use crate::harness::HarnessError;
-use crate::harness::alternate::Turns;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::size::size;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
-use crate::harness::topology::Topology;
-use std::time::Duration;
 
 const PEERS: [Peer; 3] = [Peer::LINKED, Peer::CROSSING, Peer::OVER_KERNEL];
 
@@ -50,19 +47,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let options = WebBenchOptions::new(options.clone());
     check(&options)?;
     let cases = cases(&options.common)?;
-    let topology = Topology::new(options.mtu)?;
-    let site = Site::create()?;
     let mut environment = environment(&options);
-    progress("waiting for a quiet machine");
-    environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 1 } else { 20 }));
-    let (mut rows, mut turns) =
-        (Vec::new(), Turns::new((options.server_cpu, options.client_cpu), options.common.repetitions(), progress));
-    for case in &cases {
-        let run = |peer: &Peer| undisturbed(&options, &topology, &site, case, *peer);
-        let runs = turns.play(&case.name, &PEERS, |peer| peer.name(), run)?;
-        rows.extend(case_rows(case, &PEERS, &runs, &mut environment.warnings));
-    }
-    environment.placement = turns.placement();
+    let rows = rows(&options, &cases, |_| PEERS.to_vec(), &mut environment, progress)?;
     Ok(Table {
         title: "What crossing costs: qanat web linked, linked with a null call for each of its own, and over the kernel".to_owned(),
         command: options.common.repeat("sudo qanat bench crossing"),

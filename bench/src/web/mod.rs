@@ -195,19 +195,8 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
     check(options)?;
     let cases = cases(options)?;
     let nginx = nginx_version()?;
-    let topology = Topology::new(options.mtu)?;
-    let site = Site::create()?;
     let mut environment = environment(options, nginx);
-    environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 1 } else { 20 }));
-    let (mut rows, mut turns) =
-        (Vec::new(), Turns::new((options.server_cpu, options.client_cpu), options.common.repetitions(), progress));
-    for case in &cases {
-        let peers = peers(options, case);
-        let run = |peer: &Peer| undisturbed(options, &topology, &site, case, *peer);
-        let runs = turns.play(&case.name, &peers, |peer| peer.name(), run)?;
-        rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
-    }
-    environment.placement = turns.placement();
+    let rows = rows(options, &cases, |case| peers(options, case), &mut environment, progress)?;
     Ok(Table {
         title: "Static files over HTTP/1.1: qanat web and nginx on the same veth, same client".to_owned(),
         command: options.common.repeat("qanat bench web"),
@@ -216,6 +205,30 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
         rows,
         remarks: remarks(),
     })
+}
+
+/// The rows of `cases`: their peers in turn on one link, once the machine is quiet.
+fn rows(
+    options: &WebBenchOptions,
+    cases: &[Case],
+    peers: impl Fn(&Case) -> Vec<Peer>,
+    environment: &mut Environment,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, HarnessError> {
+    let topology = Topology::new(options.mtu)?;
+    let site = Site::create()?;
+    progress("waiting for a quiet machine");
+    environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 1 } else { 20 }));
+    let (mut rows, mut turns) =
+        (Vec::new(), Turns::new((options.server_cpu, options.client_cpu), options.common.repetitions(), progress));
+    for case in cases {
+        let peers = peers(case);
+        let run = |peer: &Peer| undisturbed(options, &topology, &site, case, *peer);
+        let runs = turns.play(&case.name, &peers, |peer| peer.name(), run)?;
+        rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
+    }
+    environment.placement = turns.placement();
+    Ok(rows)
 }
 
 fn check(options: &WebBenchOptions) -> Result<(), HarnessError> {

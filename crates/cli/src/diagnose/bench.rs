@@ -21,7 +21,7 @@ use std::time::Duration;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  sudo qanat bench --all --report bench.html           every table, as one page with plots: an hour
+  sudo qanat bench --all --report bench.html           every table, as one page with plots: more than an hour
   sudo qanat bench --all --quick --report bench.html   the same in five minutes, less exact
   sudo qanat bench --all --report bench.md             in Markdown, pictures beside it; text that is there stays
   sudo qanat bench --tables web,echo-veth --json       some of them, for programs
@@ -116,7 +116,7 @@ struct WebArguments {
 #[command(after_help = "\
 Examples:
   sudo qanat bench crossing --quick              under 20 s
-  sudo qanat bench crossing                      five runs of each: a quarter of an hour
+  sudo qanat bench crossing                      five runs of each
   sudo qanat bench crossing --filter 'one after'  latencies only")]
 struct CrossingArguments {
     #[command(flatten)]
