@@ -99,7 +99,8 @@ impl ClientError {
     }
 }
 
-/// How long the card of a process that has ended may take to be given up, and how often it is looked at.
+/// How long the card of a process that has ended, or the queue of a socket that is closed, may take to be given up, and how often it is
+/// looked at.
 const GIVEN_UP: Duration = Duration::from_secs(2);
 const GIVEN_UP_LOOK: Duration = Duration::from_millis(5);
 
@@ -631,7 +632,14 @@ impl VnicHandle {
     ) -> Result<AfXdp, ClientError> {
         let MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames } = plan;
         let wish = QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames };
-        let (answer, beside) = self.ask(Request::OpenQueue(wish), files)?;
+        let begun = Instant::now();
+        let (answer, beside) = loop {
+            match self.ask(Request::OpenQueue(wish), files) {
+                // The kernel takes its time to give back a queue whose socket is closed. The daemon, which serves all, does not wait for it.
+                Err(error) if error.is_taken() && begun.elapsed() < GIVEN_UP => std::thread::sleep(GIVEN_UP_LOOK),
+                outcome => break outcome?,
+            }
+        };
         let mut beside = beside.into_iter();
         let (Answer::Queue(status), Some(socket)) = (answer, beside.next()) else {
             return Err(ClientError::Unexpected);

@@ -89,6 +89,22 @@ fn has_program() -> bool {
     link("nic0").expect("the NIC").xdp_program.is_some()
 }
 
+/// The kernel takes its time to give a queue back whose socket is closed.
+#[test]
+fn a_queue_that_was_given_back_can_be_had_at_once() {
+    scenario(|| {
+        let _far = nic();
+        let control = Control::start(NIC);
+        for _ in 0..40 {
+            drop(queue_card(&control, 20, 2));
+            eventually("it is gone", Duration::from_secs(20), || control.vnics().is_empty());
+        }
+        // Who has it keeps it: after a second the next one is told.
+        let (_vnic, _queue) = queue_card(&control, 20, 2);
+        assert!(control.session().create_vnic(queue_wish(30, 2)).is_err());
+    });
+}
+
 #[test]
 fn a_trusted_process_has_a_queue_of_the_nics() {
     scenario(|| {

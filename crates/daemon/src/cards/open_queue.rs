@@ -6,9 +6,9 @@ use crate::error::say;
 use crate::fence::injectors::Opener;
 use qanat_control::protocol::QueueWish;
 use qanat_control::refusal::{Cause, Refusal};
-use qanat_nic::MemoryPlan;
 use qanat_nic::af_xdp::{HandedQueue, INJECTION_BYTES, MemoryFiles, PreparedBatch, hand_over, is_injectable};
 use qanat_nic::link::Namespace;
+use qanat_nic::{DeviceError, MemoryPlan};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -65,7 +65,10 @@ impl Vnic {
             let device = self.queue_device(site.tables, site.ends, queue)?;
             hand_over(&device, site.ends, 0, files, plan, false)
         };
-        let mut handed = handed.map_err(|error| error.to_string())?;
+        let mut handed = handed.map_err(|error| match error {
+            DeviceError::QueueBusy { .. } => Refusal::new(Cause::Taken, error.to_string()),
+            error => error.to_string().into(),
+        })?;
         let may_inject = self.may_inject(opener) && left - length >= INJECTION_BYTES;
         let batch = may_inject.then(|| site.charges.injectors.prepare()).flatten();
         let bytes = length + batch.as_ref().map_or(0, |_| INJECTION_BYTES);
