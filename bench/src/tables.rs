@@ -40,7 +40,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 21] = [
+pub const TABLES: [Entry; 22] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -74,6 +74,13 @@ pub const TABLES: [Entry; 21] = [
         about: "films from a disk: qanat video and nginx, under wrk on kernel sockets (root)",
         run: video::run,
         chart: video::chart,
+        missing: None,
+    },
+    Entry {
+        name: "read-cache",
+        about: "large files that do not fit: the kernel's page cache, none, and qanat web's own (root)",
+        run: web::read_cache::run,
+        chart: web::read_cache::chart,
         missing: None,
     },
     Entry {

@@ -185,6 +185,15 @@ fn servers_of_films_are_compared() {
 }
 
 #[test]
+fn caches_of_what_was_read_are_compared() {
+    scenario(|| {
+        let peers = peers_of(&["read-cache", "--filter", "reader of everything"]);
+        let own = ["qanat web, page cache", "qanat web, none", "qanat web, own, lru", "qanat web, own, s3-fifo"];
+        assert_eq!(peers, [own.as_slice(), &["nginx, page cache"]].concat());
+    });
+}
+
+#[test]
 fn stores_are_compared_by_both_kinds_of_clients() {
     for case in
         ["durable SET, one connection", "half GET, 50 connections, pipeline", "GET, 50 connections, kernel client"]

@@ -7,6 +7,7 @@
 //! * [`sampling`]: where processors are, by `perf`
 //! * [`installed`]: programs of others
 //! * [`scratch`]: a directory for a table's files
+//! * [`memory_limit`]: a bound of a server's memory and page cache
 //! * [`size`]: bytes for people
 //! * [`options`]: what every table understands
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
@@ -21,6 +22,7 @@ pub mod document;
 pub mod environment;
 pub mod installed;
 mod markdown;
+pub mod memory_limit;
 pub mod options;
 pub mod page;
 pub mod process;

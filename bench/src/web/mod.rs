@@ -3,6 +3,7 @@
 
 mod chart;
 pub mod crossing;
+pub mod read_cache;
 mod servers;
 
 pub use chart::chart;

@@ -7,6 +7,7 @@
 //! * [`Log`]: records in order; several appends of a turn are one write; checkpoints between appends.
 //! * [`Queue`]: first in, first out; an element comes again until it is acknowledged.
 //! * [`Objects`]: immutable objects, each in one run, read in pieces of 16 KiB straight to the wire.
+//! * [`ReadCache`]: pieces of files or objects that were read, in the application's memory and by its own policy.
 //!
 //! Sans-I/O, as the network stack is: a structure gives its [`StorageCommands`](qanat_api::StorageCommands) to what it is handed, and is
 //! told by events how they ended. It has no thread, no clock and no randomness of its own. An area is one structure's alone, and
@@ -122,6 +123,7 @@ mod objects;
 mod options;
 mod position;
 mod queue;
+mod read_cache;
 mod running;
 mod superblock;
 mod told;
@@ -138,4 +140,5 @@ pub use objects::sums::PIECE_BYTES;
 pub use options::Options;
 pub use position::Position;
 pub use queue::{Queue, QueueEvent};
+pub use read_cache::{Lru, Policy, PolicyKind, ReadCache, ReadCacheFigures, S3Fifo};
 pub use told::{LogEvent, Recovered};

@@ -1,5 +1,7 @@
 //! What the service is started with, and what can be wrong with it.
 
+use qanat_store::{PolicyKind, ReadCache};
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +14,36 @@ pub enum CopyMode {
     Pre,
     /// One master in ordinary memory, copied into a fresh frame per segment.
     PerSend,
+}
+
+/// Who keeps what was read of files that are too large to be held whole, or of a library's objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Caching {
+    /// The kernel's page cache, for files; for a library, nobody.
+    #[default]
+    Kernel,
+    /// Nobody: what is asked for is read from the disk each time.
+    Nobody,
+    /// This service, in so much memory of its own, by this policy. What is in it is sent without a copy.
+    Own {
+        /// Bytes, besides those of the windows, or of a library's pieces, that peers hold.
+        bytes: usize,
+        /// Which pieces leave.
+        policy: PolicyKind,
+    },
+}
+
+impl Caching {
+    /// The cache, if it is the service's own, of pieces of so many bytes.
+    pub(crate) fn cache<K: Copy + Eq + Hash, V>(&self, piece_bytes: usize) -> Option<ReadCache<K, V>> {
+        match *self {
+            Caching::Kernel | Caching::Nobody => None,
+            Caching::Own { bytes, policy } => {
+                let pieces = bytes / piece_bytes;
+                Some(ReadCache::new(pieces, policy.policy(pieces)))
+            }
+        }
+    }
 }
 
 /// Where the time of day comes from.
@@ -141,6 +173,8 @@ pub struct WebConfig {
     pub window_bytes: usize,
     /// Windows in memory at once, all connections together.
     pub windows_max: usize,
+    /// See [`Caching`].
+    pub read_cache: Caching,
     /// How congestion is controlled; `None`: as the stack is configured.
     pub congestion: Option<qanat::CongestionAlgorithm>,
     /// Over TLS, at [`port`](WebConfig::port); `None`: plain HTTP. Segments are copied per send then.
@@ -175,6 +209,7 @@ impl WebConfig {
             reader_threads: 2,
             window_bytes: 256 * 1024,
             windows_max: 256,
+            read_cache: Caching::Kernel,
             congestion: None,
             https: None,
             limits: Limits::default(),

@@ -1,6 +1,7 @@
 //! Live figures: what an operator watches.
 
 use qanat_http2::Http2Figures;
+use qanat_store::ReadCacheFigures;
 use qanat_tls::TlsFigures;
 use serde::Serialize;
 
@@ -67,8 +68,12 @@ pub struct Figures {
     pub ready_misses: u64,
     /// Windows read from disk for streamed files.
     pub windows_read: u64,
+    /// Of these, windows that were to be read around the kernel's page cache, and could not: their file system has no O_DIRECT.
+    pub windows_read_by_kernel_cache: u64,
     /// Windows in memory now.
     pub windows_in_use: u64,
+    /// The cache of windows, or of a library's pieces, if there is one.
+    pub read_cache: ReadCacheFigures,
     /// Objects of a library that are being sent now, once for each range.
     pub streams: u64,
     /// Pieces of a library's objects that were read.
@@ -121,6 +126,7 @@ impl Figures {
             (&mut self.ready_hits, ended.ready_hits),
             (&mut self.ready_misses, ended.ready_misses),
             (&mut self.windows_read, ended.windows_read),
+            (&mut self.windows_read_by_kernel_cache, ended.windows_read_by_kernel_cache),
             (&mut self.pieces_read, ended.pieces_read),
             (&mut self.piece_bytes_read, ended.piece_bytes_read),
             (&mut self.stalls, ended.stalls),
@@ -131,6 +137,7 @@ impl Figures {
         ];
         let counts = pairs.into_iter().chain(self.responses.iter_mut().zip(ended.responses));
         counts.for_each(|(count, before)| *count += before);
+        self.read_cache = self.read_cache.after(&ended.read_cache);
         self.tls.add(&ended.tls);
         self.http2.add(&ended.http2);
         self

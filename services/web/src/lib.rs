@@ -23,6 +23,7 @@ pub mod http;
 mod readers;
 mod service;
 
-pub use config::{CopyMode, Https, Limits, Site, WallClock, WebConfig, WebError};
+pub use config::{Caching, CopyMode, Https, Limits, Site, WallClock, WebConfig, WebError};
 pub use figures::Figures;
+pub use qanat_store::{PolicyKind, ReadCacheFigures};
 pub use service::{WebHandle, WebService};

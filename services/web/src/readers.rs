@@ -1,17 +1,15 @@
 //! Reader threads: everything that may block on a disk happens here, so the service's thread never waits.
 
-use crate::content::resource::{Found, LookupRules, Root, look_up};
-use crate::content::window::Window;
-use qanat::{Bytes, ConnectionId, Doorbell};
-use std::fs::File;
+use crate::content::resource::{Found, LookupRules, OpenFile, Root, look_up};
+use crate::content::window::Buffer;
+use qanat::{Bytes, Doorbell};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Work for a reader. There is at most one look-up and one window per connection under way: the queue is bounded.
+/// Work for a reader. There is at most one look-up and one piece per connection under way: the queue is bounded.
 #[derive(Debug)]
 pub enum Job {
     /// Find and read a file.
@@ -27,18 +25,18 @@ pub enum Job {
         /// The time, seconds since 1970.
         now_seconds: u64,
     },
-    /// Read the next window of a streamed file.
+    /// Read a piece of a streamed file.
     Read {
-        /// The connection that it is for.
-        connection: ConnectionId,
+        /// Which reading.
+        token: usize,
         /// The file.
-        file: Arc<File>,
+        file: Arc<OpenFile>,
         /// The first byte.
-        offset: u64,
-        /// How many bytes, at most the window's.
+        start: u64,
+        /// How many bytes, at most the buffer's.
         length: usize,
         /// Where they go.
-        window: Window,
+        buffer: Buffer,
     },
 }
 
@@ -59,7 +57,7 @@ pub enum Done {
     /// The result of [`Job::Read`].
     Read {
         /// As in the job.
-        connection: ConnectionId,
+        token: usize,
         /// The bytes asked for, all of them.
         bytes: io::Result<Bytes>,
     },
@@ -148,14 +146,9 @@ fn perform(job: Job, rules: &LookupRules) -> Done {
             let found = look_up(&root, &path, rules, now_seconds);
             Done::LookUp { epoch, root_index, path, found }
         }
-        Job::Read { connection, file, offset, length, mut window } => {
-            let buffer = window.buffer_mut();
-            let length = length.min(buffer.len());
-            let bytes = match buffer.get_mut(..length) {
-                Some(target) => file.read_exact_at(target, offset).map(|()| window.into_bytes(length)),
-                None => Err(io::ErrorKind::InvalidInput.into()),
-            };
-            Done::Read { connection, bytes }
+        Job::Read { token, file, start, length, mut buffer } => {
+            let bytes = file.read(start, length, buffer.target()).map(|()| buffer.into_bytes(length));
+            Done::Read { token, bytes }
         }
     }
 }

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::time::Duration;
 
 /// What all services listen at.
 const ADDRESS: &str = "10.77.0.2";
@@ -214,6 +215,47 @@ fn video(place: Place) {
     });
 }
 
+/// What is too large to be held whole, and what is on a disk, is read once if a cache has room for it; and is the same without one.
+fn read_cache(place: Place) {
+    const WINDOWS: u64 = LARGE_BYTES.div_ceil(256 << 10) as u64;
+    const PIECES: u64 = LARGE_BYTES.div_ceil(16 << 10) as u64;
+    scenario(|| {
+        let large = Pages::pattern(LARGE_BYTES);
+        let pages = Pages::new().with("large.bin", &large).with("cut/large.bin", &large);
+        let disk = pages.file("films.img").display().to_string();
+        let add = ["video", "--disk", &disk, "add", &pages.file("cut").display().to_string(), "--size", "64M"];
+        Program::new(qanat()).arguments(add).patience(PATIENCE).succeeds();
+        // A file that was changed just now is not kept.
+        std::thread::sleep(Duration::from_secs(4));
+        let downloads = |server: &Server, path: &str| {
+            for _ in 0..3 {
+                assert!(curl(&[&server.url(path)]) == large);
+                assert_eq!(curl(&["-r", "5000000-5999999", &server.url(path)]), large[5_000_000..6_000_000]);
+            }
+        };
+        for kept in ["kernel", "none", "32"] {
+            let words = [pages.argument(), "--memory", "4", "--read-cache", kept, "--read-cache-policy", "lru"];
+            let mut server = serve("web", place, &words);
+            downloads(&server, "/large.bin");
+            let figures = server.figures_when("it is counted", |figures| {
+                let (web, is_kept) = (&figures["web"], kept == "32");
+                let (read, hits) = (web["windows_read"].as_u64(), web["read_cache"]["hits"].as_u64());
+                let is_read_once = read == Some(WINDOWS) && hits > Some(2 * WINDOWS);
+                if is_kept { is_read_once } else { read > Some(3 * WINDOWS) && hits == Some(0) }
+            });
+            assert_eq!(figures["web"]["stream_errors"], 0, "{kept}: {figures}");
+            ended(place, &server.stop());
+        }
+        let mut server = serve("video", place, &["--disk", &disk, "--read-cache", "32"]);
+        downloads(&server, "/cut/large.bin");
+        server.figures_when("it is counted", |figures| {
+            let (video, kept) = (&figures["video"], &figures["video"]["read_cache"]);
+            video["pieces_read"] == PIECES && kept["pieces"] == PIECES && kept["hits"].as_u64() > Some(2 * PIECES)
+        });
+        assert_eq!(server.stop().code, Some(0));
+    });
+}
+
 macro_rules! in_each_placement {
     ($($service:ident),*) => {$(
         mod $service {
@@ -236,4 +278,4 @@ macro_rules! in_each_placement {
         }
     )*};
 }
-in_each_placement!(web, https, dns, echo, kv, cache, video);
+in_each_placement!(web, https, dns, echo, kv, cache, video, read_cache);

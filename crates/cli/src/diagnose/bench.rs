@@ -82,6 +82,7 @@ enum Table {
     Model(ModelArguments),
     Https(HttpsArguments),
     Video(VideoArguments),
+    ReadCache(ReadCacheArguments),
     Disk(DiskArguments),
     Dns(DnsArguments),
     Echo(EchoArguments),
@@ -252,6 +253,18 @@ struct VideoArguments {
     common: Common,
 }
 
+/// Large files that do not fit the memory for them: the kernel's page cache, none, and `qanat web`'s own cache, under wrk
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench read-cache --quick              320 MiB of files, 64 of memory
+  sudo qanat bench read-cache                      960 MiB of files, 192 of memory; five runs of each
+  sudo qanat bench read-cache --filter popular     without a reader of everything")]
+struct ReadCacheArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// `qanat web` on a device of its own and on a card of the daemon's, in turn, under the same client
 #[derive(Args)]
 #[command(after_help = "\
@@ -360,6 +373,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Crossing(crossing)) => run_one("crossing", &crossing.common),
         Some(Table::Https(https)) => run_one("https", &https.common),
         Some(Table::Video(video)) => run_one("video", &video.common),
+        Some(Table::ReadCache(read_cache)) => run_one("read-cache", &read_cache.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),

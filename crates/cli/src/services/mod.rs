@@ -10,6 +10,7 @@ mod echo_disk;
 mod hello;
 mod https;
 mod kv;
+mod read_cache;
 mod serving;
 mod video;
 mod web;

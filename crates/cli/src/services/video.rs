@@ -9,6 +9,7 @@ mod remove;
 use super::area;
 use super::congestion;
 use super::https::HttpsArguments;
+use super::read_cache::{self, ReadCachePolicy};
 use super::serving::Serving;
 use crate::host::application::{Announcement, Application, Files, Period, Place, Rates, Requirements};
 use crate::host::export::ExportArguments;
@@ -21,7 +22,7 @@ use disk::DiskArguments;
 use qanat::{AreaBuffers, AreaId, CongestionAlgorithm, Storage};
 use qanat_video::FilmLibrary;
 use qanat_web::content::PIECE_BYTES;
-use qanat_web::{Figures, WebConfig, WebService};
+use qanat_web::{Caching, Figures, WebConfig, WebService};
 use serde_json::{Value, json};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ Examples:
   sudo qanat video --disk films.img --congestion bbr     for viewers whose paths lose packets
   sudo qanat video --disk films.img --placement split    its stack in another process, which it cannot harm
   qanat video --disk films.img --placement kernel --port 8080    over the kernel's TCP/IP: without root, without a card
+  sudo qanat video --disk films.img --read-cache 2048    what many watch is read once, and kept in two GiB
   qanat disk create films --on fast --size 40G           an area on the daemon's disk `fast`,
   sudo qanat video --disk fast                           used through the disk's core
   qanat video --disk films.img list                      which films there are
@@ -63,6 +65,12 @@ pub struct Arguments {
     /// Memory for what is read from the disk, in MiB, locked: pieces on their way from it and, without TLS, to viewers
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(4..=16_384))]
     memory: u32,
+    /// Keep what was read for other viewers, in so many MiB more, locked; 0: every piece is read from the disk each time
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16_384))]
+    read_cache: u32,
+    /// Which pieces leave the read cache
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = ReadCachePolicy::S3Fifo)]
+    read_cache_policy: ReadCachePolicy,
     /// Write a log in combined format to this file
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -102,16 +110,25 @@ impl Arguments {
         config.access_log.clone_from(&self.access_log);
         config.allow_origin = Some(self.allow_origin.clone());
         config.congestion = self.congestion;
+        if self.read_cache > 0 {
+            let bytes = (self.read_cache as usize) << 20;
+            config.read_cache = Caching::Own { bytes, policy: self.read_cache_policy.kind() };
+        }
         config.limits.connections_max = self.connections;
         config.limits.connections_per_peer = (self.connections / 4 * 3).max(64);
         config.limits.idle_timeout = Duration::from_secs(self.idle_timeout);
         config
     }
 
-    /// Pieces in memory at once.
+    /// Pieces in memory at once, besides those that are kept.
     fn pieces(&self) -> u32 {
-        ((u64::from(self.memory) << 20) / PIECE_BYTES) as u32
+        pieces(self.memory)
     }
+}
+
+/// Pieces in so many MiB.
+fn pieces(mib: u32) -> u32 {
+    ((u64::from(mib) << 20) / PIECE_BYTES) as u32
 }
 
 /// Runs the server until it is told to stop, or does what is to be done with its films.
@@ -164,7 +181,10 @@ impl Application for Video<'_> {
     }
 
     fn storage(&self) -> Result<Storage, String> {
-        let buffers = AreaBuffers { count: self.arguments.pieces() + BUFFERS_MORE, bytes: PIECE_BYTES as u32 };
+        let buffers = AreaBuffers {
+            count: self.arguments.pieces() + pieces(self.arguments.read_cache) + BUFFERS_MORE,
+            bytes: PIECE_BYTES as u32,
+        };
         area::open(self.arguments.disk.disk()?, &self.arguments.disk.area, None, buffers)
     }
 
@@ -214,11 +234,12 @@ impl Application for Video<'_> {
                 "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s, "disk_gbit_per_s": disk_gbit_per_s,
             }),
             text: format!(
-                "{gbit_per_s:.2} Gbit/s  {disk_gbit_per_s:.2} from the disk  {} streams  {} open  {} stalls  {} errors",
+                "{gbit_per_s:.2} Gbit/s  {disk_gbit_per_s:.2} from the disk  {} streams  {} open  {} stalls  {} errors{}",
                 grouped(figures.streams),
                 grouped(figures.connections_open),
                 grouped(figures.stalls),
                 grouped(figures.responses[3] + figures.responses[4] + figures.stream_errors),
+                read_cache::text(&figures.read_cache),
             ),
             is_busy: requests_per_s > 0.0 || gbit_per_s > 0.0,
         }
@@ -238,6 +259,6 @@ impl Application for Video<'_> {
         );
         let failed = (all.stream_errors > 0)
             .then(|| format!("{} responses were cut short by the disk.", grouped(all.stream_errors)));
-        [served].into_iter().chain(failed).collect()
+        [served].into_iter().chain(read_cache::summary(&all.read_cache)).chain(failed).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::congestion;
 use super::https::HttpsArguments;
+use super::read_cache::{self, ReadCacheOf, ReadCachePolicy};
 use super::serving::Serving;
 use crate::host::application::{
     Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements, StackPlace,
@@ -16,7 +17,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_web::{CopyMode, Figures, Site, WebConfig, WebService};
+use qanat_web::{Caching, CopyMode, Figures, Site, WebConfig, WebService};
 use serde_json::{Value, json};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,7 @@ Examples:
   sudo qanat web ./site --https                      at https://10.77.0.2/, with a certificate of its own
   sudo qanat web ./site --https --certificate fullchain.pem --key privkey.pem --hsts 31536000
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+  sudo qanat web ./site --read-cache 1024            large files are kept in a GiB of its own memory, and sent from there
   sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
   sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
 Signals: INT, TERM: finish what is under way and stop. HUP: look at the files and certificates again, reopen the log.
@@ -81,6 +83,13 @@ pub struct Arguments {
     /// Memory for ready frames in MiB, locked (default: twice what the files need now, 4 to 64)
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     frame_memory: Option<u32>,
+    /// Who keeps what was read of large files (over 16 MiB, or a quarter of --memory): the kernel's page cache (kernel), nobody (none), or
+    /// this server in so many MiB of its own. With none and MIB, files are read around the page cache (O_DIRECT)
+    #[arg(long, value_name = "kernel|none|MIB", default_value = "kernel", value_parser = read_cache::parse)]
+    read_cache: ReadCacheOf,
+    /// Which pieces leave a read cache of this server
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = ReadCachePolicy::S3Fifo)]
+    read_cache_policy: ReadCachePolicy,
     /// Prepare all content at start instead of at first request
     #[arg(long)]
     preload: bool,
@@ -154,6 +163,11 @@ impl Arguments {
             config.packet_overhead = 72;
         }
         config.memory_bytes_max = self.memory << 20;
+        config.read_cache = match self.read_cache {
+            ReadCacheOf::Kernel => Caching::Kernel,
+            ReadCacheOf::Nobody => Caching::Nobody,
+            ReadCacheOf::Own { mib } => Caching::Own { bytes: mib << 20, policy: self.read_cache_policy.kind() },
+        };
         config.preload = self.preload;
         config.access_log.clone_from(&self.access_log);
         config.cache_control.clone_from(&self.cache_control);
@@ -285,6 +299,10 @@ impl Application for Web<'_> {
         service.figures()
     }
 
+    fn notes(service: &mut WebService) -> Vec<String> {
+        service.take_notes()
+    }
+
     fn rates(period: &Period<'_, Figures>) -> Rates {
         let requests_per_s = period.rate(|figures| figures.requests);
         let gbit_per_s = period.rate(|figures| figures.bytes_acknowledged) * 8e-9;
@@ -293,10 +311,11 @@ impl Application for Web<'_> {
             0 => String::new(),
             lost => format!("  {} lines of the access log lost", grouped(lost)),
         };
+        let cached = read_cache::text(&figures.read_cache);
         Rates {
             json: json!({ "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s }),
             text: format!(
-                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors{lost}",
+                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors{cached}{lost}",
                 grouped(requests_per_s as u64),
                 grouped(figures.connections_open),
                 grouped(figures.requests),
@@ -320,7 +339,7 @@ impl Application for Web<'_> {
         let lost = (all.log_drops > 0).then(|| {
             format!("{} lines of the access log could not be written: is its file system full?", grouped(all.log_drops))
         });
-        [served].into_iter().chain(lost).collect()
+        [served].into_iter().chain(read_cache::summary(&all.read_cache)).chain(lost).collect()
     }
 }
 

@@ -4,5 +4,5 @@
 pub const PIECE_BYTES: u64 = 16 * 1024;
 
 /// An object of a library, by its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FlatObject(pub u64);

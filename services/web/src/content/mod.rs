@@ -13,5 +13,5 @@ pub use flat::{FlatObject, PIECE_BYTES};
 pub use head::{Representation, ResponseHead};
 pub use library::{Library, LibraryError, LibraryEvent, Shelf};
 pub use object::{DeviceMemory, Object, PreparedBytes, Stamp};
-pub use resource::{Content, FileIdentity, Resource, ResourceKey, Root, Target, Variant};
+pub use resource::{Content, FileIdentity, OpenFile, Resource, ResourceKey, Root, Target, Variant};
 pub use store::Store;

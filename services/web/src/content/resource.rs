@@ -3,6 +3,7 @@
 use super::flat::FlatObject;
 use super::head::{Representation, prepared_head};
 use super::object::{DeviceMemory, Object, PreparedBytes};
+use super::window::ALIGNMENT;
 use crate::http::encoding::Coding;
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Root {
 }
 
 /// What tells one state of a file from another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileIdentity {
     device: u64,
     inode: u64,
@@ -106,12 +107,65 @@ impl FileIdentity {
         self.size
     }
 
+    /// When it was last changed in any way, seconds since 1970.
+    pub fn changed_seconds(&self) -> i64 {
+        self.changed.0
+    }
+
     fn etag(&self, coding: Coding) -> String {
         let (seconds, nanoseconds) = self.modified;
         match coding {
             Coding::Identity => format!("\"{:x}-{seconds:x}.{nanoseconds:x}\"", self.size),
             other => format!("\"{:x}-{seconds:x}.{nanoseconds:x}-{}\"", self.size, other.name()),
         }
+    }
+}
+
+/// A file whose content is read as it is sent.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    /// Its state when it was opened.
+    pub identity: FileIdentity,
+    /// It is read around the page cache.
+    is_direct: bool,
+}
+
+impl OpenFile {
+    /// `around`: around the page cache, if its file system has a way.
+    fn new(file: File, identity: FileIdentity, around: bool) -> OpenFile {
+        let is_direct = around
+            && rustix::fs::fcntl_getfl(&file)
+                .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags | OFlags::DIRECT))
+                .is_ok();
+        OpenFile { file, identity, is_direct }
+    }
+
+    /// Whether it is read around the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// Reads the `length` bytes from `start` on to the beginning of `target`. Blocks. Around the page cache, `start` and the target's
+    /// address and length are multiples of [`ALIGNMENT`].
+    ///
+    /// # Errors
+    /// What the system says; `UnexpectedEof` if the file is shorter now.
+    pub fn read(&self, start: u64, length: usize, target: &mut [u8]) -> std::io::Result<()> {
+        let whole = if self.is_direct { length.next_multiple_of(ALIGNMENT) } else { length };
+        let mut read = 0;
+        while read < length {
+            // What follows a short read is to begin at such a place, too.
+            let from = if self.is_direct { read - read % ALIGNMENT } else { read };
+            let rest = target.get_mut(from..whole).ok_or(std::io::ErrorKind::InvalidInput)?;
+            match self.file.read_at(rest, start + from as u64) {
+                Ok(count) if from + count > read => read = from + count,
+                Ok(_) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -124,6 +178,8 @@ pub struct LookupRules {
     pub object_bytes_max: u64,
     /// Payload of a frame.
     pub payload_bytes: usize,
+    /// Longer files are read around the page cache.
+    pub reads_around: bool,
     /// Cache-Control.
     pub cache_control: Option<String>,
     /// See [`Representation::common`].
@@ -153,7 +209,7 @@ pub struct FoundVariant {
 #[derive(Debug)]
 enum FoundContent {
     Prepared(PreparedBytes),
-    Opened(File),
+    Opened(OpenFile),
 }
 
 /// Finds and reads `path` (relative, normalised) below `root`. Blocks.
@@ -227,7 +283,8 @@ fn read(
             common: rules.common.clone(),
         };
         if identity.size > rules.object_bytes_max {
-            return Ok(FoundVariant { path: full, identity, representation, content: FoundContent::Opened(file) });
+            let content = FoundContent::Opened(OpenFile::new(file, identity, rules.reads_around));
+            return Ok(FoundVariant { path: full, identity, representation, content });
         }
         let mut master = prepared_head(&representation, identity.size);
         let head_length = master.len();
@@ -310,7 +367,7 @@ pub enum Content {
     /// Ready.
     Object(Rc<Object>),
     /// On disk: streamed.
-    File(Arc<File>),
+    File(Arc<OpenFile>),
     /// On a storage area: read piece by piece.
     Flat(FlatObject),
     /// In memory, for answers that are too few to be prepared.

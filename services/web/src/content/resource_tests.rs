@@ -6,6 +6,7 @@ fn rules() -> LookupRules {
         precompressed: true,
         object_bytes_max: 100,
         payload_bytes: 1448,
+        reads_around: false,
         cache_control: None,
         common: String::new(),
     }

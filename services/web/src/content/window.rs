@@ -1,4 +1,4 @@
-//! Windows: recycled buffers through which files stream from disk, a bounded number of them.
+//! Windows: a bounded number of pieces of files that peers hold at once, and the recycled buffers that they lie in.
 //!
 //! A peer may hold as many as are left for all others (dynamic thresholds, Choudhury and Hahne 1998): one that reads slowly, on
 //! however many connections, holds half of them, two hold a third each, and whoever has none finds one.
@@ -7,6 +7,10 @@ use bytes::Bytes;
 use qanat::stack::{Peer, PeerCounts};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What is read around the page cache begins and ends at multiples of this, in the file and in memory (`open(2)`, O_DIRECT): no disk has
+/// larger blocks.
+pub const ALIGNMENT: usize = 4_096;
+
 #[derive(Debug)]
 struct Shelf {
     free: Vec<Vec<u8>>,
@@ -14,7 +18,8 @@ struct Shelf {
     held: PeerCounts,
 }
 
-/// The buffers. A window lent to the stack comes home when its last byte is acknowledged.
+/// Windows and buffers. A window that was lent comes home when its last byte is acknowledged; a buffer, when neither a window nor a
+/// cache has it. So there are as many buffers as there are windows and cached pieces, at most.
 #[derive(Clone, Debug)]
 pub struct WindowPool {
     // A lock per window (256 KiB), seldom contended.
@@ -46,7 +51,7 @@ impl WindowPool {
         (shelf.held.of(peer) as usize) < self.windows_max.saturating_sub(shelf.in_use)
     }
 
-    /// A window for `peer`. The last used comes first: it is the one in cache.
+    /// A window for `peer`.
     ///
     /// # Errors
     /// [`NoWindow`].
@@ -61,8 +66,14 @@ impl WindowPool {
         }
         shelf.in_use += 1;
         shelf.held.add(peer);
-        let buffer = shelf.free.pop().unwrap_or_else(|| vec![0; self.window_bytes]);
-        Ok(Window { buffer, length: 0, peer, shelf: Arc::clone(&self.shelf) })
+        Ok(Window { peer, shelf: Arc::clone(&self.shelf) })
+    }
+
+    /// Memory for what is read. The last used comes first: it is the one in the processor's cache.
+    pub fn buffer(&self) -> Buffer {
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = shelf.free.pop().unwrap_or_else(|| vec![0; self.window_bytes + ALIGNMENT]);
+        Buffer { start: bytes.as_ptr().align_offset(ALIGNMENT), bytes, length: 0, shelf: Arc::clone(&self.shelf) }
     }
 }
 
@@ -75,31 +86,17 @@ pub enum NoWindow {
     ShareUsed,
 }
 
-/// A buffer on loan.
+/// A peer's right to hold a piece of a file, until this is dropped.
 #[derive(Debug)]
 pub struct Window {
-    buffer: Vec<u8>,
-    length: usize,
     peer: Peer,
     shelf: Arc<Mutex<Shelf>>,
 }
 
 impl Window {
-    /// The whole buffer, to read into.
-    pub fn buffer_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer
-    }
-
-    /// The first `length` bytes, as bytes to send.
-    pub fn into_bytes(mut self, length: usize) -> Bytes {
-        self.length = length.min(self.buffer.len());
-        Bytes::from_owner(self)
-    }
-}
-
-impl AsRef<[u8]> for Window {
-    fn as_ref(&self) -> &[u8] {
-        self.buffer.get(..self.length).unwrap_or_default()
+    /// Lends what was read: the window comes home with the last of these bytes. One allocation for each window.
+    pub fn lend(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Lent { bytes, _window: self })
     }
 }
 
@@ -108,7 +105,53 @@ impl Drop for Window {
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.in_use = shelf.in_use.saturating_sub(1);
         shelf.held.remove(self.peer);
-        shelf.free.push(std::mem::take(&mut self.buffer));
+    }
+}
+
+struct Lent {
+    bytes: Bytes,
+    _window: Window,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A buffer on loan: as many bytes as a window has, at an address that is a multiple of [`ALIGNMENT`].
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+    shelf: Arc<Mutex<Shelf>>,
+}
+
+impl Buffer {
+    /// The whole buffer, to read into.
+    pub fn target(&mut self) -> &mut [u8] {
+        let end = (self.start + self.bytes.len()).saturating_sub(ALIGNMENT);
+        self.bytes.get_mut(self.start..end).unwrap_or_default()
+    }
+
+    /// The first `length` bytes, as bytes to send.
+    pub fn into_bytes(mut self, length: usize) -> Bytes {
+        self.length = length.min(self.target().len());
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(self.start..self.start + self.length).unwrap_or_default()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner).free.push(bytes);
     }
 }
 
@@ -123,9 +166,9 @@ mod tests {
     #[test]
     fn bounded_and_recycled() {
         let pool = WindowPool::new(8, 2);
-        let mut first = pool.take(peer(1)).unwrap();
-        first.buffer_mut().copy_from_slice(b"abcdefgh");
-        let bytes = first.into_bytes(3);
+        let mut buffer = pool.buffer();
+        buffer.target().copy_from_slice(b"abcdefgh");
+        let bytes = pool.take(peer(1)).unwrap().lend(buffer.into_bytes(3));
         let clone = bytes.slice(1..);
         let second = pool.take(peer(2));
         assert!(second.is_ok());
@@ -136,6 +179,22 @@ mod tests {
         drop(clone);
         assert_eq!(pool.in_use(), 1);
         assert!(pool.take(peer(3)).is_ok());
+        assert_eq!(pool.shelf.lock().unwrap().free.len(), 1);
+    }
+
+    #[test]
+    fn a_buffer_that_a_cache_has_too_is_lent_again() {
+        let pool = WindowPool::new(ALIGNMENT, 2);
+        let mut buffer = pool.buffer();
+        assert_eq!((buffer.target().as_ptr().align_offset(ALIGNMENT), buffer.target().len()), (0, ALIGNMENT));
+        buffer.target()[5] = 7;
+        let kept = buffer.into_bytes(6);
+        let lent = [1, 2].map(|number| pool.take(peer(number)).unwrap().lend(kept.clone()));
+        assert!(lent.iter().all(|bytes| bytes[5] == 7 && bytes.as_ptr() == kept.as_ptr()) && pool.in_use() == 2);
+        drop(lent);
+        assert_eq!((pool.in_use(), pool.shelf.lock().unwrap().free.len()), (0, 0));
+        drop(kept);
+        assert_eq!(pool.shelf.lock().unwrap().free.len(), 1);
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! What the service keeps per connection: little while it is idle, the rest in a box only when needed.
 
 use super::flat_range::FlatRange;
-use crate::content::Object;
+use crate::content::{Object, OpenFile};
 use qanat::stack::PeerCounts;
 use qanat::{Bytes, Chunk, ConnectionId};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ pub enum Piece {
     /// A range of a file, read window by window.
     File {
         /// Which.
-        file: Arc<File>,
+        file: Arc<OpenFile>,
         /// From which byte.
         offset: u64,
         /// How many.
@@ -203,6 +202,19 @@ impl Connection {
         if self.extra.as_ref().is_some_and(|extra| extra.is_empty()) {
             self.extra = None;
         }
+    }
+
+    /// What it waits for, of the file that is first in its output, has come: `bytes` lie in the file from `start` on.
+    pub fn take_window(&mut self, start: u64, bytes: Bytes) {
+        let Some(extra) = self.extra.as_mut() else { return };
+        let Some(Piece::File { offset, length, reading, .. }) = extra.output.front_mut() else { return };
+        *reading = false;
+        let from = offset.saturating_sub(start).min(bytes.len() as u64);
+        let count = (bytes.len() as u64 - from).min(*length);
+        *offset += count;
+        *length -= count;
+        extra.output.push_front(Piece::Bytes(bytes.slice(from as usize..(from + count) as usize)));
+        self.holds_windows = true;
     }
 
     /// Whether output is queued.

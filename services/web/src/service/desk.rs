@@ -1,11 +1,13 @@
-//! [`Desk`]: where connections ask for pieces of a library's objects, and how many each peer may have at once.
+//! [`Desk`]: where connections ask for pieces of a library's objects, how many each peer may have at once, and which are kept.
 
-use super::flat_range::Hold;
-use crate::content::{FlatObject, Library, LibraryError, LibraryEvent, Shelf};
+use super::flat_range::{Come, Hold};
+use crate::config::Caching;
+use crate::content::{FlatObject, Library, LibraryError, LibraryEvent, PIECE_BYTES, Shelf};
 use qanat::stack::{Peer, PeerCounts};
-use qanat::{Block, ConnectionId, Event, StorageCommands};
+use qanat::{Block, ConnectionId, Event, FilledBlock, StorageCommands};
+use qanat_store::{ReadCache, ReadCacheFigures};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// Pieces that a library is asked for at once, at most.
@@ -22,11 +24,13 @@ pub enum LibraryState {
 }
 
 /// A piece that was asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Reading {
     connection: ConnectionId,
     object: FlatObject,
     piece: u64,
+    /// Others that asked for it meanwhile, if it is to be kept.
+    more: Vec<ConnectionId>,
 }
 
 /// A piece that has come, or can't.
@@ -34,7 +38,7 @@ struct Reading {
 pub struct Arrived {
     pub connection: ConnectionId,
     pub piece: u64,
-    pub result: Result<Block, LibraryError>,
+    pub result: Result<Come, LibraryError>,
 }
 
 /// See the module.
@@ -55,11 +59,17 @@ pub struct Desk {
     notes: Vec<String>,
     /// They asked before the library was open.
     waiting: Vec<ConnectionId>,
+    /// Pieces that are kept for who asks next, and the tokens of those that will be.
+    cache: Option<ReadCache<(FlatObject, u64), FilledBlock>>,
+    awaited: HashMap<(FlatObject, u64), usize>,
+    arrived: VecDeque<Arrived>,
+    /// Pieces that were read, and their bytes.
+    read: (u64, u64),
 }
 
 impl Desk {
-    /// `pieces_max`: pieces in memory at once, those on their way from the disk and to peers.
-    pub fn new(library: Box<dyn Library>, pieces_max: usize) -> Desk {
+    /// `pieces_max`: pieces in memory at once, those on their way from the disk and to peers; those that are kept come on top.
+    pub fn new(library: Box<dyn Library>, pieces_max: usize, caching: &Caching) -> Desk {
         Desk {
             library,
             state: LibraryState::Opening,
@@ -72,6 +82,10 @@ impl Desk {
             pieces_max,
             notes: Vec::new(),
             waiting: Vec::new(),
+            cache: caching.cache(PIECE_BYTES as usize),
+            awaited: HashMap::new(),
+            arrived: VecDeque::new(),
+            read: (0, 0),
         }
     }
 
@@ -146,9 +160,18 @@ impl Desk {
         self.library.hold(object).then(|| Hold { object, released: Rc::clone(&self.released) })
     }
 
+    /// A piece that is kept.
+    pub fn kept(&mut self, object: FlatObject, piece: u64) -> Option<Come> {
+        self.cache.as_mut()?.get(&(object, piece)).cloned().map(Come::Kept)
+    }
+
     /// Asks for a piece at the end of the turn.
     pub fn ask(&mut self, connection: ConnectionId, object: FlatObject, piece: u64) {
-        let reading = Some(Reading { connection, object, piece });
+        let awaited = self.awaited.get(&(object, piece)).and_then(|token| self.readings.get_mut(*token));
+        if let Some(reading) = awaited.and_then(Option::as_mut) {
+            return reading.more.push(connection);
+        }
+        let reading = Some(Reading { connection, object, piece, more: Vec::new() });
         let token = match self.free_tokens.pop() {
             Some(token) => token,
             None => {
@@ -159,6 +182,9 @@ impl Desk {
         if let Some(place) = self.readings.get_mut(token) {
             *place = reading;
         }
+        if self.cache.is_some() {
+            self.awaited.insert((object, piece), token);
+        }
         self.wanted.push_back(token);
     }
 
@@ -168,42 +194,77 @@ impl Desk {
         while self.readings.len() - self.free_tokens.len() - self.wanted.len() < READINGS_MAX
             && let Some(token) = self.wanted.pop_front()
         {
-            let Some(reading) = self.readings.get(token).copied().flatten() else { continue };
-            if let Err(error) = self.library.read(reading.object, reading.piece, token as u64, storage) {
-                return self.ended(token as u64, Err(error));
+            let Some(Reading { object, piece, .. }) = self.readings.get(token).and_then(Option::as_ref) else {
+                continue;
+            };
+            if let Err(error) = self.library.read(*object, *piece, token as u64, storage) {
+                self.ended(token as u64, Err(error));
             }
         }
         for object in self.released.take() {
             self.library.release(object);
         }
-        None
+        self.arrived.pop_front()
     }
 
     /// What the library has to say that concerns a connection; `None`: nothing before its next event.
     pub fn next(&mut self, storage: &mut dyn StorageCommands) -> Option<Arrived> {
-        while let Some(event) = self.library.next(storage) {
+        while self.arrived.is_empty()
+            && let Some(event) = self.library.next(storage)
+        {
             match event {
                 LibraryEvent::Open => self.state = LibraryState::Open,
                 LibraryEvent::Failed(error) => {
                     self.state = LibraryState::Failed;
                     self.note(&error);
                 }
-                LibraryEvent::Read { token, result } => {
-                    let arrived = self.ended(token, result);
-                    if arrived.is_some() {
-                        return arrived;
-                    }
-                }
+                LibraryEvent::Read { token, result } => self.ended(token, result),
             }
         }
-        None
+        self.arrived.pop_front()
     }
 
-    fn ended(&mut self, token: u64, result: Result<Block, LibraryError>) -> Option<Arrived> {
-        let token = usize::try_from(token).ok()?;
-        let Reading { connection, piece, .. } = self.readings.get_mut(token)?.take()?;
+    /// A reading has ended: all who wait for it are told. If it failed, each reads for itself.
+    fn ended(&mut self, token: u64, result: Result<Block, LibraryError>) {
+        let place = usize::try_from(token).ok().and_then(|token| Some((token, self.readings.get_mut(token)?.take()?)));
+        let Some((token, Reading { connection, object, piece, more })) = place else { return };
         self.free_tokens.push(token);
-        Some(Arrived { connection, piece, result })
+        if self.cache.is_some() {
+            self.awaited.remove(&(object, piece));
+        }
+        let block = match (result, &mut self.cache) {
+            (Ok(block), None) => {
+                self.note_read(block.len());
+                return self.arrived.push_back(Arrived { connection, piece, result: Ok(Come::Alone(block)) });
+            }
+            (Ok(block), Some(cache)) => {
+                let block = block.filled();
+                cache.insert((object, piece), block.clone());
+                block
+            }
+            (Err(error), _) => {
+                self.arrived.push_back(Arrived { connection, piece, result: Err(error) });
+                return more.into_iter().for_each(|waiter| self.ask(waiter, object, piece));
+            }
+        };
+        self.note_read(block.bytes().len());
+        for connection in std::iter::once(connection).chain(more) {
+            self.arrived.push_back(Arrived { connection, piece, result: Ok(Come::Kept(block.clone())) });
+        }
+    }
+
+    fn note_read(&mut self, bytes: usize) {
+        let (pieces, all_bytes) = self.read;
+        self.read = (pieces + 1, all_bytes + bytes as u64);
+    }
+
+    /// Pieces that were read so far, and their bytes.
+    pub fn read(&self) -> (u64, u64) {
+        self.read
+    }
+
+    pub fn cache_figures(&self) -> ReadCacheFigures {
+        self.cache.as_ref().map(ReadCache::figures).unwrap_or_default()
     }
 
     /// The operator is to know of this.

@@ -1,4 +1,4 @@
-//! Content of a library, as Atlas sends it (thesis, chapter 4): no cache and no socket buffer.
+//! Content of a library, as Atlas sends it (thesis, chapter 4): no socket buffer, and no cache unless one is asked for.
 //!
 //! ```text
 //!  Acked ──► room for 10 segments? ──► read of a piece ──► Read ──► (sealed) ──► sent ──► Acked …
@@ -22,6 +22,17 @@ const READ_BYTES_MIN: u64 = 10 * 1_448;
 const READ_BYTES_WORTH_MAX: u64 = 64 * 1024;
 /// Bytes that are sent ahead of what is acknowledged where the room is not known (in the split placement).
 const AHEAD_BYTES: u64 = 256 * 1024;
+
+/// What came of asking for pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    /// Some were kept, and can be sent.
+    Here,
+    /// Some will come, or there is no room.
+    Waits,
+    /// There is nothing more to ask for.
+    AllSent,
+}
 
 impl WebService {
     /// Answers from the library.
@@ -68,12 +79,19 @@ impl WebService {
 
     /// Sends what has come of the range that is first in the output, and asks for more. Whether the range is sent.
     pub(super) fn pump_flat<C: Commands>(&mut self, id: ConnectionId, context: &mut C) -> bool {
+        // Ends: every round sends a piece, or asks for some while there is room for them.
         loop {
             let Some(connection) = self.connections.get(id) else { return false };
             let Some(Piece::Flat(range)) = connection.extra.as_mut().and_then(|extra| extra.output.front_mut()) else {
                 return false;
             };
-            let Some(block) = range.take() else { break };
+            let Some(block) = range.take() else {
+                match self.ask_for_pieces(id, context) {
+                    Asked::Here => continue,
+                    Asked::Waits => return false,
+                    Asked::AllSent => return true,
+                }
+            };
             match context.send_block(id, block.clone()) {
                 Ok(()) => {
                     connection.unacknowledged += block.bytes().len() as u64;
@@ -89,18 +107,18 @@ impl WebService {
                 }
             }
         }
-        self.ask_for_pieces(id, context)
     }
 
-    /// Asks for as many pieces as there is room for. Whether all are sent.
-    fn ask_for_pieces<C: Commands>(&mut self, id: ConnectionId, context: &mut C) -> bool {
-        let (Some(connection), Some(desk)) = (self.connections.get(id), &mut self.desk) else { return false };
+    /// Asks for as many pieces as there is room for.
+    fn ask_for_pieces<C: Commands>(&mut self, id: ConnectionId, context: &mut C) -> Asked {
+        let (Some(connection), Some(desk)) = (self.connections.get(id), &mut self.desk) else { return Asked::Waits };
         let (peer, unacknowledged) = (connection.peer.ip().into(), connection.unacknowledged);
-        let Some(extra) = connection.extra.as_mut() else { return false };
-        let Some(Piece::Flat(range)) = extra.output.front_mut() else { return false };
+        let Some(extra) = connection.extra.as_mut() else { return Asked::Waits };
+        let Some(Piece::Flat(range)) = extra.output.front_mut() else { return Asked::Waits };
         if range.length() == 0 {
-            return true;
+            return Asked::AllSent;
         }
+        let mut outcome = Asked::Waits;
         let asked = range.asked_bytes();
         let room = context.send_room(id).unwrap_or(AHEAD_BYTES as i64 - unacknowledged as i64);
         // If nothing is on its way, nothing would ask again.
@@ -118,14 +136,20 @@ impl WebService {
                 }
                 break;
             }
-            desk.ask(id, range.object(), piece);
             desk.took(peer);
             connection.pieces += 1;
             range.asked();
+            match desk.kept(range.object(), piece) {
+                Some(come) => {
+                    range.arrived(piece, come);
+                    outcome = Asked::Here;
+                }
+                None => desk.ask(id, range.object(), piece),
+            }
             left -= (range.asked_bytes() - before) as i64;
             is_needed = false;
         }
-        false
+        outcome
     }
 
     /// What a connection does not need any more of the pieces it had goes to others.
@@ -154,17 +178,13 @@ impl WebService {
     pub(super) fn on_arrived<C: Commands>(&mut self, arrived: Arrived, context: &mut C) {
         let Arrived { connection: id, piece, result } = arrived;
         let now_ms = super::milliseconds(context.now());
-        if let Ok(block) = &result {
-            self.figures.pieces_read += 1;
-            self.figures.piece_bytes_read += block.len() as u64;
-        }
         // If it has ended meanwhile, nobody wants it.
         let Some(connection) = self.connections.get(id) else { return };
         if connection.extra.is_none() {
             return;
         }
-        let block = match result {
-            Ok(block) => block,
+        let come = match result {
+            Ok(come) => come,
             Err(error) => {
                 // The promised bytes can't be had, and a reset is the only way to say so (RFC 9112, 8).
                 self.figures.stream_errors += 1;
@@ -176,7 +196,7 @@ impl WebService {
         self.figures.stalls += u64::from(connection.unacknowledged == 0 && !is_first);
         let Some(extra) = connection.extra.as_mut() else { return };
         let Some(Piece::Flat(range)) = extra.output.front_mut() else { return };
-        range.arrived(piece, block);
+        range.arrived(piece, come);
         connection.since_ms = now_ms;
         self.advance(id, context);
     }
@@ -210,8 +230,9 @@ impl WebService {
         }
     }
 
-    /// What the operator is to know of the library, since it was asked last.
+    /// What the operator is to know of the content, since it was asked last.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.desk.as_mut().map(Desk::take_notes).unwrap_or_default()
+        let of_library = self.desk.as_mut().map(Desk::take_notes).unwrap_or_default();
+        of_library.into_iter().chain(self.file_reads.take_note()).collect()
     }
 }

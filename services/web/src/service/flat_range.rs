@@ -20,6 +20,25 @@ impl Drop for Hold {
     }
 }
 
+/// A piece that has come.
+#[derive(Debug)]
+pub enum Come {
+    /// It is this range's alone.
+    Alone(Block),
+    /// A cache has it, too.
+    Kept(FilledBlock),
+}
+
+impl Come {
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Come::Alone(block) => block.bytes(),
+            Come::Kept(block) => block.bytes(),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct FlatRange {
@@ -31,7 +50,7 @@ pub struct FlatRange {
     /// The piece that is first in `pieces`.
     first: u64,
     /// Pieces that were asked for, and have come or not.
-    pieces: VecDeque<Option<Block>>,
+    pieces: VecDeque<Option<Come>>,
     /// What the stack did not take.
     refused: Option<FilledBlock>,
 }
@@ -70,10 +89,10 @@ impl FlatRange {
     }
 
     /// A piece has come.
-    pub fn arrived(&mut self, piece: u64, block: Block) {
+    pub fn arrived(&mut self, piece: u64, come: Come) {
         let index = piece.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(place) = index.and_then(|index| self.pieces.get_mut(index)) {
-            *place = Some(block);
+            *place = Some(come);
         }
     }
 
@@ -82,21 +101,25 @@ impl FlatRange {
         if self.refused.is_some() {
             return self.refused.take();
         }
-        let mut block = self.pieces.front_mut()?.take()?;
+        let come = self.pieces.front_mut()?.take()?;
         self.pieces.pop_front();
         let from = (self.offset - self.first * PIECE_BYTES) as usize;
-        let count = self.length.min(block.len().saturating_sub(from) as u64) as usize;
+        let count = self.length.min(come.bytes().len().saturating_sub(from) as u64) as usize;
         self.first += 1;
         self.offset += count as u64;
         self.length -= count as u64;
-        if from == 0 {
-            block.truncate(count);
-            return Some(block.filled());
-        }
-        // A copy, of less than a piece, once in a range that begins within one.
-        let mut rest = Block::own(count);
-        rest.append(block.bytes().get(from..from + count).unwrap_or_default());
-        Some(rest.filled())
+        let come = match come {
+            Come::Alone(mut block) if from == 0 => {
+                block.truncate(count);
+                return Some(block.filled());
+            }
+            Come::Kept(block) if from == 0 && count == block.bytes().len() => return Some(block),
+            other => other,
+        };
+        // A copy, of less than a piece, once in a range that begins within one; and of a kept one, once in a range that ends within it.
+        let mut part = Block::own(count);
+        part.append(come.bytes().get(from..from + count).unwrap_or_default());
+        Some(part.filled())
     }
 
     /// The stack did not take it.
@@ -124,9 +147,8 @@ mod tests {
     #[test]
     fn whatever_the_order_of_the_pieces_the_bytes_are_those_of_the_range() {
         let object_bytes = 5 * PIECE_BYTES + 100;
-        for (offset, length) in
-            [(0, object_bytes), (1, 10), (PIECE_BYTES - 1, 2), (40_000, 42_020), (object_bytes - 1, 1)]
-        {
+        let ranges = [(0, object_bytes), (1, 10), (PIECE_BYTES - 1, 2), (40_000, 42_020), (object_bytes - 1, 1)];
+        for ((offset, length), kept) in ranges.into_iter().flat_map(|range| [(range, 0), (range, 1)]) {
             let mut range = range(offset, length);
             let mut asked = Vec::new();
             while let Some(piece) = range.next_piece() {
@@ -137,7 +159,9 @@ mod tests {
             let (mut bytes, mut is_refused) = (Vec::new(), false);
             for piece in asked.into_iter().rev() {
                 assert!(range.take().is_none(), "the first piece has not come");
-                range.arrived(piece, block(piece, object_bytes));
+                let block = block(piece, object_bytes);
+                let come = if piece % 2 == kept { Come::Kept(block.filled()) } else { Come::Alone(block) };
+                range.arrived(piece, come);
             }
             while let Some(block) = range.take() {
                 is_refused = !is_refused;

@@ -2,12 +2,13 @@
 
 use super::WebService;
 use super::testing::{Bench, START_SECONDS, responses};
-use crate::config::{WallClock, WebConfig};
+use crate::config::{Caching, WallClock, WebConfig};
 use crate::content::{
     Content, FlatObject, Library, LibraryError, LibraryEvent, PIECE_BYTES, Representation, Shelf, Variant,
 };
 use qanat::double::StorageDouble;
 use qanat::{AreaId, Block, ConnectionId, Event, StorageCommands};
+use qanat_store::PolicyKind;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -87,10 +88,19 @@ struct Cinema {
 
 impl Cinema {
     fn new(pieces_max: usize) -> Cinema {
+        Cinema::keeping(pieces_max, 0)
+    }
+
+    /// One that keeps so many pieces besides.
+    fn keeping(pieces_max: usize, kept_max: usize) -> Cinema {
         let disk = Rc::new(RefCell::new(Disk::default()));
         let mut config = WebConfig::new("");
         config.wall_clock = WallClock::FromZero(START_SECONDS);
         config.allow_origin = Some("*".to_owned());
+        if kept_max > 0 {
+            let bytes = kept_max * PIECE_BYTES as usize;
+            config.read_cache = Caching::Own { bytes, policy: PolicyKind::default() };
+        }
         let library = Box::new(OneFilm(Rc::clone(&disk)));
         let bench = Bench::of(WebService::of_library(config, library, pieces_max).unwrap());
         let storage = StorageDouble::new(AreaId::new(0, 0), 1 << 20).unwrap();
@@ -268,6 +278,82 @@ fn a_piece_that_cant_be_read_ends_its_connection_alone() {
     assert_eq!(cinema.bench.service.figures().stream_errors, 1);
     assert_eq!(cinema.bench.service.take_notes(), ["the library: rotten"]);
     cinema.bench.end(second);
+    cinema.turn();
+    assert_eq!((cinema.held(), cinema.disk.borrow().held), (0, 0));
+}
+
+const PIECES: u64 = OBJECT_BYTES.div_ceil(PIECE_BYTES);
+
+#[test]
+fn what_is_kept_is_read_once_for_all_viewers() {
+    let mut cinema = Cinema::keeping(64, 64);
+    let whole: Vec<u8> = (0..OBJECT_BYTES).map(byte).collect();
+    // Two at the same time: each piece is read for the first that asks.
+    let viewers = [cinema.ask(WHOLE), cinema.ask(WHOLE)];
+    for id in viewers {
+        assert!(responses(&cinema.serve(id), &[false]).remove(0).body == whole);
+    }
+    assert_eq!(cinema.disk.borrow().reads, PIECES);
+    // Later: nothing is read, whatever the range.
+    let (first, end) = (PIECE_BYTES - 5, 7 * PIECE_BYTES + 5);
+    let ranges = [(0, OBJECT_BYTES), (first, end), (OBJECT_BYTES - 1, OBJECT_BYTES), (3, 4)];
+    for (first, end) in ranges {
+        let range = format!("Range: bytes={first}-{}", end - 1);
+        let id = cinema.ask(&format!("GET /film/x.mp4 HTTP/1.1\r\nHost: example\r\n{range}\r\n\r\n"));
+        let body = responses(&cinema.serve(id), &[false]).remove(0).body;
+        assert!(body == whole[first as usize..end as usize], "{range}");
+        cinema.bench.end(id);
+    }
+    assert_eq!(cinema.disk.borrow().reads, PIECES);
+    viewers.into_iter().for_each(|id| cinema.bench.end(id));
+    cinema.turn();
+    let figures = cinema.bench.service.figures();
+    assert_eq!((figures.pieces_read, figures.piece_bytes_read), (PIECES, OBJECT_BYTES));
+    assert_eq!((figures.read_cache.pieces, figures.read_cache.inserted), (PIECES, PIECES));
+    assert!(figures.read_cache.hits > PIECES, "{figures:?}");
+    assert_eq!((cinema.held(), cinema.disk.borrow().held), (0, 0));
+}
+
+#[test]
+fn a_cache_holds_no_more_than_it_may() {
+    let mut cinema = Cinema::keeping(64, 8);
+    for _ in 0..3 {
+        let id = cinema.ask(WHOLE);
+        assert_eq!(responses(&cinema.serve(id), &[false]).remove(0).body.len() as u64, OBJECT_BYTES);
+        cinema.bench.end(id);
+        assert!(cinema.bench.service.figures().read_cache.pieces <= 8);
+    }
+    assert!(cinema.disk.borrow().reads > 2 * PIECES);
+}
+
+// Attack: time and cost: memory held by who asks for what is kept, and takes nothing
+#[test]
+fn a_peer_holds_kept_pieces_as_it_holds_others() {
+    let mut cinema = Cinema::keeping(16, 64);
+    let id = cinema.ask(WHOLE);
+    cinema.serve(id);
+    cinema.bench.end(id);
+    for _ in 0..40 {
+        cinema.ask(WHOLE);
+    }
+    assert_eq!(cinema.held(), 8, "it has as many as are left");
+}
+
+#[test]
+fn if_a_shared_read_fails_each_who_waits_reads_for_itself() {
+    let mut cinema = Cinema::keeping(64, 64);
+    let viewers = [cinema.ask(WHOLE), cinema.ask(WHOLE), cinema.ask(WHOLE)];
+    let (piece, token) = cinema.disk.borrow_mut().asked.pop_front().unwrap();
+    assert!(cinema.disk.borrow().asked.iter().all(|(other, _)| *other != piece), "it is asked for once");
+    let error = LibraryError::of(std::io::Error::other("rotten"));
+    cinema.disk.borrow_mut().told.push_back(LibraryEvent::Read { token, result: Err(error) });
+    cinema.turn();
+    let aborted = viewers.map(|id| cinema.bench.stack.connections[&id].is_aborted);
+    assert_eq!(aborted, [true, false, false]);
+    for id in &viewers[1..] {
+        assert_eq!(responses(&cinema.serve(*id), &[false]).remove(0).body.len() as u64, OBJECT_BYTES);
+    }
+    viewers.into_iter().for_each(|id| cinema.bench.end(id));
     cinema.turn();
     assert_eq!((cinema.held(), cinema.disk.borrow().held), (0, 0));
 }

@@ -2,6 +2,7 @@
 
 mod connection;
 mod desk;
+mod file_reads;
 mod flat;
 mod flat_range;
 mod input;
@@ -12,6 +13,8 @@ mod secure;
 mod tick;
 
 #[cfg(test)]
+mod file_reads_tests;
+#[cfg(test)]
 mod flat_tests;
 #[cfg(test)]
 mod testing;
@@ -19,10 +22,10 @@ mod testing;
 mod tests;
 
 use crate::access_log::AccessLog;
-use crate::config::{CopyMode, WebConfig, WebError};
+use crate::config::{Caching, CopyMode, WebConfig, WebError};
 use crate::content::object::PAYLOAD_BYTES_MIN;
 use crate::content::resource::{Found, LookupRules, look_up};
-use crate::content::window::WindowPool;
+use crate::content::window::{ALIGNMENT, WindowPool};
 use crate::content::{DeviceMemory, Library, Resource, ResourceKey, Root, Store};
 use crate::figures::Figures;
 use crate::http::date::DateCache;
@@ -31,6 +34,7 @@ use crate::http::target;
 use crate::readers::{Done, Job, Readers};
 use connection::{Connections, Phase};
 use desk::Desk;
+use file_reads::FileReads;
 use layers::Layers;
 use qanat::{
     CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Setting,
@@ -115,6 +119,7 @@ pub struct WebService {
     connections: Connections,
     waiters: HashMap<ResourceKey, Waiters>,
     windows: WindowPool,
+    file_reads: FileReads,
     windows_scarce: bool,
     window_queue: VecDeque<ConnectionId>,
     /// Content of a storage area; `None`: it is all in files.
@@ -158,7 +163,7 @@ impl WebService {
     /// # Errors
     /// As [`new`](WebService::new).
     pub fn of_library(config: WebConfig, library: Box<dyn Library>, pieces_max: usize) -> Result<WebService, WebError> {
-        let desk = Desk::new(library, pieces_max);
+        let desk = Desk::new(library, pieces_max, &config.read_cache);
         WebService::build(WebConfig { copy_mode: CopyMode::PerSend, ..config }, Vec::new(), HashMap::new(), Some(desk))
     }
 
@@ -184,6 +189,7 @@ impl WebService {
             }
             None => None,
         };
+        let windows = WindowPool::new(config.window_bytes, config.windows_max);
         let doorbell = Doorbell::new().map_err(|error| WebError::System { what: "a doorbell", error })?;
         Ok(WebService {
             parse_limits: ParseLimits {
@@ -200,7 +206,8 @@ impl WebService {
             shared: Arc::new(Shared::default()),
             connections: Connections::default(),
             waiters: HashMap::new(),
-            windows: WindowPool::new(config.window_bytes, config.windows_max),
+            file_reads: FileReads::new(windows.clone(), &config.read_cache),
+            windows,
             windows_scarce: false,
             window_queue: VecDeque::new(),
             desk,
@@ -239,9 +246,14 @@ impl WebService {
         figures.cached_objects = self.store.count() as u64;
         figures.evictions = self.store.evictions();
         figures.windows_in_use = self.windows.in_use() as u64;
+        figures.windows_read = self.file_reads.read_count();
+        figures.windows_read_by_kernel_cache = self.file_reads.refused_count();
+        figures.read_cache = self.file_reads.cache_figures();
         if let Some(desk) = &self.desk {
             figures.streams = desk.streams() as u64;
             figures.windows_in_use = desk.held_count() as u64;
+            figures.read_cache = desk.cache_figures();
+            (figures.pieces_read, figures.piece_bytes_read) = desk.read();
         }
         if let Some(memory) = &self.memory {
             figures.ready_frames = memory.frames.get();
@@ -290,6 +302,7 @@ impl WebService {
             // One file must not put out all others.
             object_bytes_max: self.config.object_bytes_max.min(self.config.memory_bytes_max as u64 / 4),
             payload_bytes,
+            reads_around: self.config.read_cache != Caching::Kernel,
             cache_control: self.config.cache_control.clone(),
             common: self.common_fields(false),
         };
@@ -374,7 +387,7 @@ impl WebService {
                 Done::LookUp { epoch, root_index, path, found } => {
                     self.on_looked_up(epoch, ResourceKey { root: root_index, path }, found, context);
                 }
-                Done::Read { connection, bytes } => self.on_read(connection, bytes, context),
+                Done::Read { token, bytes } => self.on_read(token, bytes, context),
             }
         }
     }
@@ -463,6 +476,12 @@ fn check(config: &WebConfig) -> Result<(), WebError> {
     }
     if config.window_bytes == 0 || config.windows_max == 0 {
         return wrong("window_bytes", "windows need a size and a number; 262144 bytes and 256 are usual");
+    }
+    if config.read_cache != Caching::Kernel && !config.window_bytes.is_multiple_of(ALIGNMENT) {
+        return wrong(
+            "window_bytes",
+            "a multiple of 4096, because files are read around the page cache; 262144 is usual",
+        );
     }
     if config.limits.head_bytes_max < 256 || config.limits.target_bytes_max == 0 {
         return wrong("limits", "heads need at least 256 bytes; 16384 is usual");

@@ -1,12 +1,11 @@
 //! Handing responses to the stack: at once if it takes them, piece by piece if not, window by window from disk.
 
 use super::connection::Piece;
+use super::file_reads::{Answer, Delivery};
 use super::{Commands, Phase, WebService, milliseconds};
 use crate::content::window::NoWindow;
-use crate::readers::Job;
 use qanat::{Bytes, CommandError, ConnectionId};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Connections that wait for a window and are looked at when bytes are acknowledged; all are at each tick.
 const QUEUED_LOOKED_AT: usize = 8;
@@ -100,7 +99,8 @@ impl WebService {
 
     /// Hands queued pieces over while the stack takes them.
     fn pump<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
-        // Ends: every round removes a piece or returns.
+        let now_ms = milliseconds(context.now());
+        // Ends: every round removes a piece, shortens one or returns.
         loop {
             let Some(connection) = self.connections.get(id) else { return };
             let unacknowledged = connection.unacknowledged;
@@ -121,24 +121,34 @@ impl WebService {
                     if *reading || unacknowledged > window_bytes || (self.windows_scarce && unacknowledged > 0) {
                         return;
                     }
-                    let window = self.windows.take(connection.peer.ip().into());
-                    let Ok(window) = window else {
-                        self.figures.window_share_waits +=
-                            u64::from(window.is_err_and(|why| why == NoWindow::ShareUsed));
-                        if !extra.queued_for_window {
-                            extra.queued_for_window = true;
-                            self.window_queue.push_back(id);
+                    let window = match self.windows.take(connection.peer.ip().into()) {
+                        Ok(window) => window,
+                        Err(why) => {
+                            self.figures.window_share_waits += u64::from(why == NoWindow::ShareUsed);
+                            if !extra.queued_for_window {
+                                extra.queued_for_window = true;
+                                self.window_queue.push_back(id);
+                            }
+                            return;
                         }
-                        return;
                     };
+                    let answer = self.file_reads.ask(id, file, (*offset, *length), window);
                     *reading = true;
-                    let length = (*length).min(window_bytes) as usize;
-                    let job = Job::Read { connection: id, file: Arc::clone(file), offset: *offset, length, window };
-                    if !self.submit(job) {
-                        self.figures.stream_errors += 1;
-                        self.abort(id, context);
+                    match answer {
+                        Answer::Here { start, bytes } => {
+                            connection.since_ms = now_ms;
+                            connection.take_window(start, bytes);
+                            continue;
+                        }
+                        Answer::Awaited => return,
+                        Answer::Job(job) => {
+                            if !self.submit(job) {
+                                self.figures.stream_errors += 1;
+                                self.abort(id, context);
+                            }
+                            return;
+                        }
                     }
-                    return;
                 }
                 other => match try_send(id, other, context) {
                     Ok(()) => connection.unacknowledged += other.length(),
@@ -148,7 +158,6 @@ impl WebService {
             }
             extra.output.pop_front();
         }
-        let now_ms = milliseconds(context.now());
         let Some(connection) = self.connections.get(id) else { return };
         if connection.phase == Phase::Output {
             connection.phase = Phase::Idle;
@@ -226,26 +235,25 @@ impl WebService {
         }
     }
 
-    /// A reader has filled a window.
-    pub(super) fn on_read<C: Commands>(&mut self, id: ConnectionId, bytes: std::io::Result<Bytes>, context: &mut C) {
-        let now_ms = milliseconds(context.now());
-        let Some(connection) = self.connections.get(id) else { return };
-        let Some(extra) = connection.extra.as_mut() else { return };
-        let Some(Piece::File { offset, length, reading, .. }) = extra.output.front_mut() else { return };
-        *reading = false;
-        let Ok(bytes) = bytes else {
-            // The file shrank or the disk failed: the promised length can't be kept, and a reset is the only way to
-            // say so (RFC 9112, 8).
-            self.figures.stream_errors += 1;
-            return self.abort(id, context);
-        };
-        let count = bytes.len() as u64;
-        *offset += count;
-        *length = length.saturating_sub(count);
-        self.figures.windows_read += 1;
-        connection.since_ms = now_ms;
-        connection.holds_windows = true;
-        extra.output.push_front(Piece::Bytes(bytes));
-        self.advance(id, context);
+    /// A reader has read a piece of a file.
+    pub(super) fn on_read<C: Commands>(&mut self, token: usize, bytes: std::io::Result<Bytes>, context: &mut C) {
+        let (seconds, now_ms) = (self.seconds(context.now()), milliseconds(context.now()));
+        for Delivery { connection: id, start, bytes } in self.file_reads.done(token, bytes, seconds) {
+            let Some(connection) = self.connections.get(id) else { continue };
+            match bytes {
+                Ok(bytes) => {
+                    connection.since_ms = now_ms;
+                    connection.take_window(start, bytes);
+                    self.advance(id, context);
+                }
+                // The file shrank or the disk failed: the promised length can't be kept, and a reset is the only way to
+                // say so (RFC 9112, 8).
+                Err(_) if connection.extra.is_some() => {
+                    self.figures.stream_errors += 1;
+                    self.abort(id, context);
+                }
+                Err(_) => {}
+            }
+        }
     }
 }

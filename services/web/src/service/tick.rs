@@ -167,6 +167,7 @@ impl WebService {
         }
         self.epoch += 1;
         self.store.clear();
+        self.file_reads.forget();
         self.log_reopen = self.log.is_some();
     }
 }
