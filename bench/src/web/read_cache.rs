@@ -79,7 +79,7 @@ impl Peer {
 #[derive(Clone, Debug)]
 struct Cached {
     measured: Measured,
-    /// The share of the bytes that were answered with and did not come from the disk.
+    /// The share of the bytes that were answered with and did not come from the disk; negative, if more was read than that.
     hit_rate: Option<f64>,
 }
 
@@ -249,7 +249,7 @@ fn measure(
     drop(server);
     drop(limit);
     let sent = measured.count * WINDOW_BYTES as f64;
-    let hit_rate = (sent > 0.0).then(|| (1.0 - read as f64 / sent).max(0.0));
+    let hit_rate = (sent > 0.0).then(|| 1.0 - read as f64 / sent);
     Ok(Cached { measured, hit_rate })
 }
 
@@ -303,7 +303,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         rows: table_rows,
         remarks: [
             "Not from the disk: the share of the bytes answered with that the server's processes had not read from a disk meanwhile \
-             (/proc/PID/io). The kernel reads ahead, which counts against its page cache.",
+             (/proc/PID/io). The kernel reads ahead, which counts against its page cache. Below zero, more was read than answered with.",
             "A page cache's bound has 16 MiB more than a cache of the server's own, for windows on their way and what else the server asks \
              for after its start. What of it is not used is page cache.",
         ]

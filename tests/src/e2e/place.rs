@@ -9,8 +9,10 @@ pub enum Place {
     Linked,
     /// In a net core.
     Split,
-    /// It is the kernel's.
+    /// It is the kernel's, asked by io_uring.
     Kernel,
+    /// It is the kernel's, asked by epoll.
+    Epoll,
 }
 
 impl Place {
@@ -21,7 +23,11 @@ impl Place {
             Place::Split => &["--placement", "split"],
             Place::Kernel => {
                 has_address("10.77.0.2/24");
-                &["--placement", "kernel", "--listen", "10.77.0.2"]
+                &["--placement", "kernel", "--listen", "10.77.0.2", "--sockets", "io-uring"]
+            }
+            Place::Epoll => {
+                has_address("10.77.0.2/24");
+                &["--placement", "kernel", "--listen", "10.77.0.2", "--sockets", "epoll"]
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One set of clients for each service, and the service in each of the placements.
+//! One set of clients for each service, and the service in each of the placements; in the kernel's by both ways of asking it.
 
 use qanat_tests::e2e::{
     Client, PATIENCE, Pages, Place, Program, Running, Server, Stopped, directory_for_anybody, eventually, qanat,
@@ -274,6 +274,11 @@ macro_rules! in_each_placement {
             #[test]
             fn kernel() {
                 super::$service(Place::Kernel);
+            }
+
+            #[test]
+            fn epoll() {
+                super::$service(Place::Epoll);
             }
         }
     )*};

@@ -3,7 +3,7 @@
 
 use qanat_tests::e2e::{
     Client, NOBODY, PATIENCE, Pages, Place, Program, Running, Server, directory_for_anybody, eventually, has_address,
-    qanat, qanat_for_anybody, scenario,
+    qanat, qanat_for_anybody, scenario, workspace,
 };
 use std::net::{TcpStream, UdpSocket};
 
@@ -45,6 +45,7 @@ fn what_does_not_go_together_is_said() {
     scenario(|| {
         let pages = Pages::new().with("index.html", "hello");
         let web = |more: &[&str]| refusal(&[&["web", pages.argument()], more].concat());
+        assert!(web(&["--sockets", "epoll", "--placement", "linked"]).contains("--placement kernel"));
         assert!(web(&["--placement", "kernel", "--address", "10.9.9.9/24"]).contains("--listen"));
         assert!(web(&["--placement", "kernel", "--net-cores", "2"]).contains("--net-cores"));
         assert!(web(&["--placement", "kernel", "--app-cores", "2"]).contains("--app-cores"));
@@ -77,6 +78,31 @@ fn it_listens_where_it_is_told_and_nowhere_else() {
         let server = Server::start(&[pages.argument(), "--placement", "kernel", "--port", "11211"]);
         assert!(is_there("127.0.0.1") && is_there("::1") && is_there("10.77.0.2"));
         assert_eq!(server.stop().leaks(), Vec::<String>::new());
+    });
+}
+
+/// As in a container with Docker's usual profile.
+#[test]
+fn where_io_uring_is_forbidden_it_is_epoll_and_that_is_said() {
+    scenario(|| {
+        let pages = Pages::new().with("index.html", "hello");
+        let forbidden = workspace().join("tests/tests/e2e_placements/without_io_uring.py");
+        let program = qanat().display().to_string();
+        let serve = |more: &[&str]| {
+            let words =
+                [&[&program, "web", pages.argument(), "--placement", "kernel", "--port", "8080", "--json"], more];
+            Program::new("python3").arguments([&forbidden]).arguments(words.concat()).environment("QANAT_LOG", "info")
+        };
+        let mut running = serve(&[]).start();
+        eventually("a page", PATIENCE, || {
+            Program::new("curl").arguments(["-s", "http://127.0.0.1:8080/"]).patience(PATIENCE).run().text() == "hello"
+        });
+        running.kill();
+        let said = running.wait(PATIENCE);
+        assert!(said.stderr.contains("--sockets epoll") && said.stderr.contains("io_uring_setup"), "{}", said.stderr);
+        // Who asks for it by name is refused.
+        let refused = serve(&["--sockets", "io-uring"]).patience(PATIENCE).run();
+        assert!(refused.code == Some(1) && refused.stderr.contains("io_uring is switched off"), "{}", refused.stderr);
     });
 }
 

@@ -8,8 +8,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-fn serve(pages: &Pages, more: &[&str]) -> Server {
-    Server::start(&[&[pages.argument()], Place::Kernel.options(), more].concat())
+fn serve(pages: &Pages, place: Place, more: &[&str]) -> Server {
+    Server::start(&[&[pages.argument()], place.options(), more].concat())
+}
+
+/// By either way of asking the kernel.
+const PLACES: [Place; 2] = [Place::Kernel, Place::Epoll];
+
+fn by_each_way(test: impl Fn(Place) + Sync) {
+    PLACES.into_iter().for_each(|place| scenario(|| test(place)));
 }
 
 fn is_served(server: &Server) {
@@ -26,9 +33,9 @@ fn comes_to_rest(server: &mut Server) {
 
 #[test]
 fn who_asks_for_much_and_reads_nothing_holds_up_nobody() {
-    scenario(|| {
+    by_each_way(|place| {
         let pages = Pages::new().with("index.html", "hello").with("large.bin", Pages::pattern(1 << 20));
-        let mut server = serve(&pages, &["--connections", "1000"]);
+        let mut server = serve(&pages, place, &["--connections", "1000"]);
         // More than the answers' way takes: what is asked then is not read, and what is not read is not held.
         let request = b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n".repeat(2_000);
         let held: Vec<TcpStream> = (0..300)
@@ -54,9 +61,9 @@ fn who_asks_for_much_and_reads_nothing_holds_up_nobody() {
 
 #[test]
 fn resets_and_halves_leave_nothing() {
-    scenario(|| {
+    by_each_way(|place| {
         let pages = Pages::new().with("index.html", "hello").with("large.bin", Pages::pattern(1 << 20));
-        let mut server = serve(&pages, &[]);
+        let mut server = serve(&pages, place, &[]);
         for round in 0..600 {
             let mut stream = TcpStream::connect(server.address()).expect("it listens");
             if round % 2 == 0 {
@@ -77,10 +84,10 @@ fn resets_and_halves_leave_nothing() {
 
 #[test]
 fn out_of_descriptors_it_waits_and_goes_on() {
-    scenario(|| {
+    by_each_way(|place| {
         let pages = Pages::new().with("index.html", "hello");
         let program = qanat().display().to_string();
-        let words = [&["--nofile=64:64", &program, "web", "--json", pages.argument()], Place::Kernel.options()];
+        let words = [&["--nofile=64:64", &program, "web", "--json", pages.argument()], place.options()];
         let running = Program::new("prlimit").arguments(words.concat()).start();
         let address = "10.77.0.2:80".parse().expect("an address");
         let is_served = || Client::connect(address).and_then(|mut client| client.get("/")).is_ok();
@@ -111,9 +118,9 @@ fn out_of_descriptors_it_waits_and_goes_on() {
 
 #[test]
 fn too_many_are_refused_and_the_others_are_served() {
-    scenario(|| {
+    by_each_way(|place| {
         let pages = Pages::new().with("index.html", "hello");
-        let mut server = serve(&pages, &["--connections", "50"]);
+        let mut server = serve(&pages, place, &["--connections", "50"]);
         let held: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(server.address()).ok()).collect();
         // By the service, or by the placement if they come faster than the service can refuse them.
         server.figures_when("no more than there may be", |figures| {

@@ -6,12 +6,13 @@ use crate::host::hosted::{Hosted, Watchers};
 use crate::host::instances::REFUSALS;
 use crate::host::meter::Meter;
 use crate::host::place_figures::of_kernel;
+use crate::host::placement::Sockets;
 use crate::log;
 use qanat::kernel::{KernelOptions, KernelRuntime};
 use qanat::{RuntimeOptions, SpinPolicy};
 use qanat_nic::af_xdp::PortRange;
 use qanat_nic::link;
-use qanat_nic::sockets::has_six;
+use qanat_nic::sockets::{SocketEngineKind, has_six};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses that are announced at most.
@@ -72,12 +73,25 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     wanted.addresses =
         if options.placement.listen.is_empty() { usual_addresses::<A>() } else { options.placement.listen.clone() };
     wanted.frames = needs.frames;
+    wanted.engine = options.placement.sockets.map(|sockets| match sockets {
+        Sockets::IoUring => SocketEngineKind::Ring,
+        Sockets::Epoll => SocketEngineKind::Poll,
+    });
     if let Some(most) = needs.connections_max {
         wanted.connections_max = most + REFUSALS;
     }
-    let place = place_on(&wanted);
+    let mut place = place_on(&wanted);
     let storage = application.storage()?;
     let mut runtime = KernelRuntime::over_kernel(wanted).map_err(|error| error.to_string())?;
+    if runtime.engine() == SocketEngineKind::Poll {
+        place.driver = "kernel, epoll".to_owned();
+    }
+    if let Some(why) = runtime.no_ring() {
+        log::warning!(
+            "placement",
+            "sockets are used by epoll (--sockets epoll), which takes more of the processor: {why}"
+        );
+    }
     runtime.use_storage(storage);
     let mut service = hosted.start(&place, &mut runtime, watchers)?;
     runtime.close_unused_ports();

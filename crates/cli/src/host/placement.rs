@@ -25,8 +25,17 @@ pub enum Placement {
     Linked,
     /// In a process of its own, a net core, which this one can't harm
     Split,
-    /// It is the kernel's own, by io_uring: no root and no card are needed
+    /// It is the kernel's own: no root and no card are needed
     Kernel,
+}
+
+/// How the kernel is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Sockets {
+    /// One system call for all that a turn has to do
+    IoUring,
+    /// A system call for each accept, receive and send
+    Epoll,
 }
 
 /// Where the stack runs.
@@ -40,6 +49,9 @@ pub struct PlacementArguments {
     /// services at 127.0.0.1 and ::1)
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<IpAddr>,
+    /// With --placement kernel: how the kernel is asked (default: by io_uring where it is allowed; containers often forbid it)
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub sockets: Option<Sockets>,
     /// For measurements: enter the kernel after each command and with each event, as if the stack were there; the stack stays in this
     /// process (“The Case Against User-Level Networking”)
     #[arg(long)]
@@ -149,6 +161,9 @@ impl PlacementArguments {
             Placement::Kernel => attach.check_unused().map(|()| place),
             _ if !self.listen.is_empty() => {
                 Err("--listen is for the kernel placement: a card's addresses are --address and --also".to_owned())
+            }
+            _ if self.sockets.is_some() => {
+                Err("--sockets is for the kernel placement (--placement kernel): the others have no sockets".to_owned())
             }
             _ => Ok(place),
         }

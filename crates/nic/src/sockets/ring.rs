@@ -52,7 +52,7 @@ mod kind {
 #[derive(Debug, thiserror::Error)]
 pub enum SocketRingError {
     /// The kernel is too old.
-    #[error("io_uring of this kernel can't do what is needed ({0}): Linux 6.1 or later is needed (`uname -r`)")]
+    #[error("io_uring of this kernel can't do what is needed ({0}): Linux 6.1 or later has it (`uname -r`)")]
     Old(#[source] io::Error),
     /// It is switched off.
     #[error(
@@ -175,7 +175,7 @@ impl SocketRing {
     }
 
     /// System calls so far.
-    pub fn enters(&self) -> u64 {
+    pub fn calls(&self) -> u64 {
         self.enters
     }
 

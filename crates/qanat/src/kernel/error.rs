@@ -11,6 +11,9 @@ pub enum KernelError {
     /// There is no ring.
     #[error("{0}")]
     Ring(#[from] SocketRingError),
+    /// There is no epoll instance.
+    #[error("epoll: {0}: raise the limit on descriptors (ulimit -n)")]
+    Poll(#[source] io::Error),
     /// There is no memory to receive into.
     #[error("memory to receive into: {0}")]
     Memory(#[source] io::Error),

@@ -29,7 +29,7 @@ pub struct KernelFigures {
     pub datagrams_lost: u64,
     /// Settings that the kernel refused.
     pub settings_refused: u64,
-    /// System calls of the ring.
+    /// System calls: of the ring, or by epoll all that sockets take.
     pub enters: u64,
     /// Frames that services hold.
     pub frames_in_use: u64,

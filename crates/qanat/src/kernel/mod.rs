@@ -1,8 +1,8 @@
-//! The *kernel* placement: the same events and commands over the kernel's own TCP/IP, by io_uring. No root, no interface and no card are
+//! The *kernel* placement: the same events and commands over the kernel's own TCP/IP, by io_uring, or by epoll where that is forbidden. No root, no interface and no card are
 //! needed. It is what user-level stacks are to be compared with, and what there is where no device can be had.
 //!
 //! ```text
-//!   Service ─ commands ─▶ Kernel ─ accept, receive, send ─▶ SocketRing ─ one io_uring_enter a turn ─▶ the kernel's sockets
+//!   Service ─ commands ─▶ Kernel ─ accept, receive, send ─▶ SocketEngine ─ one io_uring_enter a turn ─▶ the kernel's sockets
 //!           ◀─ events ──         ◀──── completions ────────
 //! ```
 //! What differs for a service is said by [`StackCapabilities`](qanat_api::StackCapabilities): [`Event::Acked`](qanat_api::Event::Acked)

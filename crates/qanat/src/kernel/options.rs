@@ -1,7 +1,7 @@
 //! What a service is to have of the kernel.
 
 use qanat_nic::af_xdp::PortRange;
-use qanat_nic::sockets::has_six;
+use qanat_nic::sockets::{SocketEngineKind, has_six};
 use std::net::{IpAddr, SocketAddr};
 
 /// What a service is to have of the kernel.
@@ -17,12 +17,21 @@ pub struct KernelOptions {
     pub connections_max: usize,
     /// Frames of 4 KiB to receive into.
     pub frames: u32,
+    /// By io_uring or by epoll; `None`: by io_uring where it is allowed.
+    pub engine: Option<SocketEngineKind>,
 }
 
 impl KernelOptions {
     /// All addresses, these ports, 16,384 connections, 32 MiB.
     pub fn new(ports: Vec<PortRange>) -> KernelOptions {
-        KernelOptions { addresses: Vec::new(), has_six: has_six(), ports, connections_max: 16_384, frames: 8_192 }
+        KernelOptions {
+            addresses: Vec::new(),
+            has_six: has_six(),
+            ports,
+            connections_max: 16_384,
+            frames: 8_192,
+            engine: None,
+        }
     }
 
     /// The addresses that are meant by one of a service's; none, if it means all of a family that there are none of.

@@ -7,6 +7,7 @@ use super::placement::KernelPlacement;
 use super::state::Kernel;
 use crate::runtime::Runtime;
 use qanat_nic::MonotonicClock;
+use qanat_nic::sockets::{SocketEngineKind, SocketRingError};
 
 /// Runs a service over the kernel's own TCP/IP.
 pub type KernelRuntime = Runtime<KernelPlacement>;
@@ -24,6 +25,16 @@ impl Runtime<KernelPlacement> {
     /// Closes ports that were bound and that the service, which has started, does not listen at: who connected there would wait for nobody.
     pub fn close_unused_ports(&mut self) {
         self.placement.kernel.close_unused_ports();
+    }
+
+    /// By which way the kernel is asked.
+    pub fn engine(&self) -> SocketEngineKind {
+        self.placement.kernel.ring.kind()
+    }
+
+    /// Why that is not io_uring, if nobody chose.
+    pub fn no_ring(&self) -> Option<&SocketRingError> {
+        self.placement.kernel.no_ring.as_ref()
     }
 
     /// What it has counted.

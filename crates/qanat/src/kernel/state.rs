@@ -10,7 +10,7 @@ use super::table::Table;
 use super::way_back::WayBack;
 use crate::timers::Timers;
 use qanat_api::{ConnectionId, Event};
-use qanat_nic::sockets::{Completion, SocketRing};
+use qanat_nic::sockets::{Completion, SocketEngine, SocketEngineKind, SocketRingError};
 use qanat_nic::{Pool, Region, Time};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::VecDeque;
@@ -24,7 +24,9 @@ const TRANSMIT_FRAMES: u32 = 1_024;
 
 /// Everything that one service has of the kernel.
 pub(crate) struct Kernel {
-    pub(super) ring: SocketRing,
+    pub(super) ring: SocketEngine,
+    /// Why it is not by io_uring, if that was to be seen.
+    pub(super) no_ring: Option<SocketRingError>,
     pub(super) options: KernelOptions,
     pub(super) prepared: Prepared,
     pub(super) now: Time,
@@ -66,8 +68,17 @@ impl Kernel {
         };
         let transmit = pool(TRANSMIT_FRAMES)?;
         let nothing = Region::new(1, FRAME_BYTES).map_err(KernelError::Memory)?.pool(0);
+        let (ring, no_ring) = match options.engine {
+            Some(SocketEngineKind::Ring) => (SocketEngine::ring(pool(frames)?)?, None),
+            Some(SocketEngineKind::Poll) => (SocketEngine::poll(pool(frames)?).map_err(KernelError::Poll)?, None),
+            None => match SocketEngine::ring(pool(frames)?) {
+                Ok(ring) => (ring, None),
+                Err(error) => (SocketEngine::poll(pool(frames)?).map_err(KernelError::Poll)?, Some(error)),
+            },
+        };
         Ok(Kernel {
-            ring: SocketRing::new(pool(frames)?)?,
+            ring,
+            no_ring,
             options,
             prepared,
             now: Time::ZERO,
@@ -190,7 +201,7 @@ impl Kernel {
     pub(super) fn figures(&self) -> KernelFigures {
         KernelFigures {
             connections: self.streams.count() as u64,
-            enters: self.ring.enters(),
+            enters: self.ring.calls(),
             frames_in_use: (self.ring.pool().frame_count() - self.ring.frames_free()).into(),
             ..self.figures
         }

@@ -168,7 +168,7 @@ impl Kernel {
                 if stream.held >= held_max && goes_on && !stream.is_stopping {
                     stream.is_stopping = true;
                     self.figures.receives_paused += 1;
-                    self.ring.stop_receiving(slot);
+                    self.ring.stop_receiving(stream.socket.as_fd(), slot);
                 }
                 self.events.push_back(Event::Data { connection, chunk: Chunk::new(frame) });
             }

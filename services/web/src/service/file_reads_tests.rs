@@ -113,7 +113,7 @@ fn a_changed_file_is_read_anew() {
     assert_eq!(bench.service.figures().windows_read, 3 * WINDOWS);
 }
 
-// Attack: time: a file that is changed again within the resolution of its times looks the same
+// Attack: time and cost: a file that is changed again within the resolution of its times looks the same
 #[test]
 fn what_was_changed_just_now_is_not_kept() {
     let directory = site();
@@ -146,7 +146,7 @@ fn a_file_that_shrinks_ends_in_a_reset_by_each_way() {
     }
 }
 
-// Attack: time and cost: memory held by who asks for what is kept, and takes nothing
+// Attack: time and cost: windows held by who asks for what is kept, and takes nothing
 #[test]
 fn kept_windows_count_as_the_peers_that_hold_them() {
     let directory = site();

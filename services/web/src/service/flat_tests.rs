@@ -326,7 +326,7 @@ fn a_cache_holds_no_more_than_it_may() {
     assert!(cinema.disk.borrow().reads > 2 * PIECES);
 }
 
-// Attack: time and cost: memory held by who asks for what is kept, and takes nothing
+// Attack: time and cost: pieces of films held by who asks for what is kept, and takes nothing
 #[test]
 fn a_peer_holds_kept_pieces_as_it_holds_others() {
     let mut cinema = Cinema::keeping(16, 64);
