@@ -283,6 +283,10 @@ impl Application for Web<'_> {
         Some(self.serving.reload())
     }
 
+    fn notes(service: &mut WebService) -> Vec<String> {
+        service.take_notes()
+    }
+
     fn announcement(&self, place: &Place) -> Announcement {
         let directory = self.arguments.directory.display();
         let urls = self.arguments.https.urls(self.arguments.port, &place.addresses);
@@ -297,10 +301,6 @@ impl Application for Web<'_> {
 
     fn figures(service: &mut WebService) -> Figures {
         service.figures()
-    }
-
-    fn notes(service: &mut WebService) -> Vec<String> {
-        service.take_notes()
     }
 
     fn rates(period: &Period<'_, Figures>) -> Rates {

@@ -8,13 +8,15 @@
 //! page cache knows neither what a piece is nor who asks for it. It does no I/O, and it has no clock.
 
 mod figures;
+mod kind;
 mod lru;
 mod policy;
 mod s3_fifo;
 
 pub use figures::ReadCacheFigures;
+pub use kind::PolicyKind;
 pub use lru::Lru;
-pub use policy::{Policy, PolicyKind};
+pub use policy::Policy;
 pub use s3_fifo::S3Fifo;
 
 use std::collections::HashMap;

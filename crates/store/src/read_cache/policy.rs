@@ -1,7 +1,5 @@
 //! [`Policy`]: which piece leaves.
 
-use super::{Lru, S3Fifo};
-
 /// Which piece leaves a [`ReadCache`](crate::ReadCache) when another one needs its place. An application may bring its own.
 ///
 /// Pieces are known by their *slot*: a number below the cache's size, which belongs to another piece after its piece has left. All
@@ -18,27 +16,4 @@ pub trait Policy: std::fmt::Debug {
 
     /// All pieces left.
     fn clear(&mut self);
-}
-
-/// The policies that are there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PolicyKind {
-    /// [`S3Fifo`].
-    #[default]
-    S3Fifo,
-    /// [`Lru`].
-    Lru,
-}
-
-impl PolicyKind {
-    /// Each of them.
-    pub const ALL: [PolicyKind; 2] = [PolicyKind::S3Fifo, PolicyKind::Lru];
-
-    /// One for a cache of so many pieces.
-    pub fn policy(self, pieces_max: usize) -> Box<dyn Policy> {
-        match self {
-            PolicyKind::S3Fifo => Box::new(S3Fifo::new(pieces_max)),
-            PolicyKind::Lru => Box::new(Lru::default()),
-        }
-    }
 }
