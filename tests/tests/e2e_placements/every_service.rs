@@ -221,9 +221,10 @@ fn read_cache(place: Place) {
     const PIECES: u64 = LARGE_BYTES.div_ceil(16 << 10) as u64;
     scenario(|| {
         let large = Pages::pattern(LARGE_BYTES);
-        let pages = Pages::new().with("large.bin", &large).with("cut/large.bin", &large);
-        let disk = pages.file("films.img").display().to_string();
-        let add = ["video", "--disk", &disk, "add", &pages.file("cut").display().to_string(), "--size", "64M"];
+        let (pages, films) = (Pages::new().with("large.bin", &large), Pages::new());
+        films.write("cut/large.bin", &large);
+        let disk = films.file("films.img").display().to_string();
+        let add = ["video", "--disk", &disk, "add", &films.file("cut").display().to_string(), "--size", "64M"];
         Program::new(qanat()).arguments(add).patience(PATIENCE).succeeds();
         // A file that was changed just now is not kept.
         std::thread::sleep(Duration::from_secs(4));
