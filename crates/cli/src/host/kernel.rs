@@ -89,7 +89,7 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     if let Some(why) = runtime.no_ring() {
         log::warning!(
             "placement",
-            "sockets are used by epoll (--sockets epoll), which takes more of the processor: {why}"
+            "sockets are used by epoll (--sockets epoll), and disks can't be: {why}"
         );
     }
     runtime.use_storage(storage);
