@@ -87,10 +87,7 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
         place.driver = "kernel, epoll".to_owned();
     }
     if let Some(why) = runtime.no_ring() {
-        log::warning!(
-            "placement",
-            "sockets are used by epoll (--sockets epoll), and disks can't be: {why}"
-        );
+        log::warning!("placement", "sockets are used by epoll (--sockets epoll), and disks can't be: {why}");
     }
     runtime.use_storage(storage);
     let mut service = hosted.start(&place, &mut runtime, watchers)?;
