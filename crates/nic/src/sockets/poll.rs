@@ -142,29 +142,54 @@ impl SocketPoll {
     }
 
     /// What is known of a socket, which is registered when it is first asked for.
-    fn socket(&mut self, socket: BorrowedFd<'_>) -> Option<&mut Socket> {
+    fn socket(&mut self, socket: BorrowedFd<'_>) -> Result<&mut Socket, Errno> {
         let number = number_of(socket);
         if number >= self.sockets.len() {
             self.sockets.resize_with(number + 1, || None);
         }
-        let place = self.sockets.get_mut(number)?;
+        let place = self.sockets.get_mut(number).ok_or(Errno::BADF)?;
         if place.is_none() {
             let flags =
                 epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
             self.calls += 1;
-            // It fails if there is no memory: then the socket is as one that nothing happens on, until its time-outs.
-            let _ = epoll::add(&self.epoll, socket, epoll::EventData::new_u64(number as u64), flags);
+            epoll::add(&self.epoll, socket, epoll::EventData::new_u64(number as u64), flags)?;
             // Until the kernel says otherwise, to try is the quickest way to know.
             *place = Some(Box::new(Socket { is_readable: true, is_writable: true, ..Socket::default() }));
         }
-        place.as_deref_mut()
+        place.as_deref_mut().ok_or(Errno::BADF)
     }
 
+    /// Asks for something. If nothing could be heard of the socket (no memory, or as many watches as the user may have), it fails at once.
     fn ask(&mut self, socket: BorrowedFd<'_>, what: impl FnOnce(&mut Socket)) {
-        if let Some(known) = self.socket(socket) {
-            what(known);
-            self.queue(socket.as_raw_fd());
+        match self.socket(socket) {
+            Ok(known) => {
+                what(known);
+                self.queue(socket.as_raw_fd());
+            }
+            Err(error) => {
+                let mut asked = Socket::default();
+                what(&mut asked);
+                self.end(&mut asked, error);
+            }
         }
+    }
+
+    /// Ends all that is asked for on a socket, for this reason: completions say so.
+    fn end(&mut self, socket: &mut Socket, error: Errno) {
+        let sends = socket.sends.take();
+        let ended = [
+            socket.receives.take().map(|token| Completion::Received { token, outcome: Err(error), goes_on: false }),
+            socket.accepts.take().map(|token| Completion::Accepted { token, outcome: Err(error), goes_on: false }),
+            socket.receives_datagrams.take().map(|token| Completion::Datagram {
+                token,
+                outcome: Err(error),
+                goes_on: false,
+            }),
+            socket.connects.take().map(|token| Completion::Connected { token, outcome: Err(error) }),
+            sends.as_ref().map(|message| Completion::Sent { token: message.token, outcome: Err(error) }),
+        ];
+        self.completions.extend(ended.into_iter().flatten());
+        sends.into_iter().for_each(|message| self.release(message));
     }
 
     fn queue(&mut self, number: RawFd) {
@@ -259,19 +284,12 @@ impl SocketPoll {
 
     /// Ends all that is under way on a socket: completions say so.
     pub fn cancel(&mut self, socket: BorrowedFd<'_>) {
-        self.stop_receiving(socket);
-        let Some(Some(socket)) = self.sockets.get_mut(number_of(socket)) else { return };
-        let (accepts, datagrams) = (socket.accepts.take(), socket.receives_datagrams.take());
-        let (connects, sends) = (socket.connects.take(), socket.sends.take());
-        let canceled = Errno::CANCELED;
-        let ended = [
-            accepts.map(|token| Completion::Accepted { token, outcome: Err(canceled), goes_on: false }),
-            datagrams.map(|token| Completion::Datagram { token, outcome: Err(canceled), goes_on: false }),
-            connects.map(|token| Completion::Connected { token, outcome: Err(canceled) }),
-            sends.as_ref().map(|message| Completion::Sent { token: message.token, outcome: Err(canceled) }),
-        ];
-        self.completions.extend(ended.into_iter().flatten());
-        sends.into_iter().for_each(|message| self.release(message));
+        let number = number_of(socket);
+        let Some(mut known) = self.sockets.get_mut(number).and_then(Option::take) else { return };
+        self.end(&mut known, Errno::CANCELED);
+        if let Some(place) = self.sockets.get_mut(number) {
+            *place = Some(known);
+        }
     }
 
     /// Tells once when a descriptor of somebody else's is readable.
@@ -481,4 +499,28 @@ impl SocketPoll {
 
 fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Region;
+
+    #[test]
+    fn what_nothing_can_be_heard_of_fails_at_once() {
+        let pool = Region::new(64, 4_096).unwrap().pool(64).unwrap();
+        let mut poll = SocketPoll::new(pool).unwrap();
+        // Refused as if there were no memory for it: this is no instance of epoll.
+        poll.epoll = std::fs::File::open("/dev/null").unwrap().into();
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = std::os::fd::AsFd::as_fd(&one);
+        poll.receive(socket, 3);
+        assert!(matches!(
+            poll.next_completion(),
+            Some(Completion::Received { token: 3, outcome: Err(_), goes_on: false })
+        ));
+        assert!(poll.send(socket, 4, |outgoing| outgoing.copy(1).into_iter().for_each(|target| target.fill(1))));
+        assert!(matches!(poll.next_completion(), Some(Completion::Sent { token: 4, outcome: Err(_) })));
+        assert_eq!((poll.under_way(), poll.wants_enter(), poll.spare.len()), (0, false, 1));
+    }
 }
