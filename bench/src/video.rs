@@ -13,7 +13,7 @@ use crate::harness::table::Table;
 use crate::harness::topology::{SERVER_KERNEL, Topology};
 use crate::harness::{HarnessError, cpu, installed};
 use crate::https::{case_rows, columns, listening, loaded, nginx_settings, remarks};
-use crate::programs::clients::wrk_figures;
+use crate::programs::clients::{wrk_by_script, wrk_figures};
 use crate::programs::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use crate::web::nginx_version;
 use qanat_nic::Random;
@@ -139,14 +139,8 @@ fn measure(
         }
     };
     let mut server = listening(&spec, topology, SocketAddr::new(IpAddr::V4(address), port))?;
-    let (wrk, script) = (installed::find("wrk", "wrk")?, films.file("chunks.lua"));
-    let url = format!("{scheme}://{address}:{port}");
-    let client = |duration: Duration| {
-        // It takes whole seconds.
-        let (connections, seconds) = (case.connections.to_string(), duration.as_secs().max(1).to_string());
-        let words = ["-t", "1", "-c", &connections, "-d", &seconds, "--latency", "-s", &script, &url];
-        start(&Spec::new("wrk", &wrk, &words).placed(topology.client(), CLIENT_CPU))?.output(duration + PATIENCE)
-    };
+    let (script, url) = (films.file("chunks.lua"), format!("{scheme}://{address}:{port}"));
+    let client = |duration: Duration| wrk_by_script(topology, case.connections, (&script, &url), duration);
     loaded(options, &mut server, client, wrk_figures)
 }
 

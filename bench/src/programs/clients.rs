@@ -1,11 +1,11 @@
 //! Clients on the kernel's sockets, as users have them: wrk, redis-benchmark, and one of our own. It is for memcached, for which
 //! Debian has none that counts, and for Redis, whose own client takes more of a processor than the server does.
 
-use super::measured::Measured;
+use super::measured::{CLIENT_CPU, Measured};
 use crate::harness::HarnessError;
-use crate::harness::cpu;
 use crate::harness::process::{Spec, start};
 use crate::harness::topology::Topology;
+use crate::harness::{cpu, installed};
 use crate::load::figures::{Latency, LatencyHistogram};
 use crate::machine::{CpuTimes, MachineSample};
 use qanat_nic::Random;
@@ -37,6 +37,8 @@ pub enum Protocol {
 
 /// How long a client may take beyond its time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The same for wrk with a script, whose answers may come from a disk.
+const SCRIPTED_PATIENCE: Duration = Duration::from_secs(60);
 /// Requests of redis-benchmark that tell how many there are in a second.
 const TRIAL_REQUESTS: u32 = 20_000;
 /// Keys of [`KernelClient::Values`].
@@ -136,6 +138,23 @@ impl KernelClient {
             }
         }
     }
+}
+
+/// Runs wrk on the client's processor, by a script that says what each request asks for, and returns what it printed.
+///
+/// # Errors
+/// It can't be started, or fails.
+pub(crate) fn wrk_by_script(
+    topology: &Topology,
+    connections: u32,
+    (script, url): (&str, &str),
+    duration: Duration,
+) -> Result<String, HarnessError> {
+    // It takes whole seconds.
+    let (connections, seconds) = (connections.to_string(), duration.as_secs().max(1).to_string());
+    let words = ["-t", "1", "-c", &connections, "-d", &seconds, "--latency", "-s", script, url];
+    let wrk = installed::find("wrk", "wrk")?;
+    start(&Spec::new("wrk", &wrk, &words).placed(topology.client(), CLIENT_CPU))?.output(duration + SCRIPTED_PATIENCE)
 }
 
 /// What each processor has done since.

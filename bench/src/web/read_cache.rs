@@ -7,19 +7,19 @@ use crate::harness::bars::{self, Quantity};
 use crate::harness::environment::Environment;
 use crate::harness::memory_limit::MemoryLimit;
 use crate::harness::options::BenchOptions;
-use crate::harness::process::{Running, Spec, start};
+use crate::harness::process::{Running, Spec};
 use crate::harness::scratch::Scratch;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::{SERVER_KERNEL, Topology};
 use crate::harness::{HarnessError, cpu, installed};
-use crate::https::listening;
-use crate::machine::MachineSample;
-use crate::programs::clients::{between, wrk_figures};
+use crate::https::{listening, loaded};
+use crate::programs::clients::{wrk_by_script, wrk_figures};
 use crate::programs::measured::{CLIENT_CPU, Measured, SERVER_CPU};
 use crate::web::nginx_version;
 use qanat_nic::Random;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,7 +29,6 @@ const MTU: u32 = 1_500;
 /// Where `qanat web` is on a card of its own.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const PORT: u16 = 80;
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What is asked for at once, and what `qanat web` reads at once.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// Longer than what is held whole.
@@ -227,29 +226,22 @@ fn measure(
     let limit = matches!(peer, Peer::Nginx | Peer::Kernel)
         .then(|| MemoryLimit::new(&processes, files.cache_bytes() + BESIDES_BYTES))
         .transpose()?;
-    let (wrk, script) = (installed::find("wrk", "wrk")?, files.path(&format!("{}.lua", case.walk)));
-    let url = format!("http://{address}:{PORT}");
+    let (script, url) = (files.path(&format!("{}.lua", case.walk)), format!("http://{address}:{PORT}"));
+    // By the last run of the client, which is the one that is measured.
+    let read = Cell::new(0);
     let client = |duration: Duration| {
-        // It takes whole seconds.
-        let (connections, seconds) = (CONNECTIONS.to_string(), duration.as_secs().max(1).to_string());
-        let words = ["-t", "1", "-c", &connections, "-d", &seconds, "--latency", "-s", &script, &url];
-        start(&Spec::new("wrk", &wrk, &words).placed(topology.client(), CLIENT_CPU))?.output(duration + PATIENCE)
+        let before = disk_bytes(&processes);
+        let output = wrk_by_script(topology, CONNECTIONS, (&script, &url), duration);
+        read.set(disk_bytes(&processes).saturating_sub(before));
+        output
     };
     // Until the cache is full of what it is to keep.
     client(options.duration(Duration::from_secs(8), Duration::from_secs(2)))?;
-    let before = (MachineSample::take(None), disk_bytes(&processes));
-    let output = client(options.duration(Duration::from_secs(5), Duration::from_secs(1)));
-    let (cpus, read) = (between(&before.0), disk_bytes(&processes).saturating_sub(before.1));
-    let figures = output.map(|output| wrk_figures(&output).ok_or(output));
-    let measured = match figures {
-        Ok(Ok(figures)) => figures.with(cpus),
-        Ok(Err(output)) => return Err(HarnessError::Child(format!("wrk printed no figures, but: {output:?}"))),
-        Err(error) => return Err(if server.is_running() { error } else { server.failure("died while it was loaded") }),
-    };
+    let measured = loaded(options, &mut server, client, wrk_figures)?;
     drop(server);
     drop(limit);
     let sent = measured.count * WINDOW_BYTES as f64;
-    let hit_rate = (sent > 0.0).then(|| 1.0 - read as f64 / sent);
+    let hit_rate = (sent > 0.0).then(|| 1.0 - read.get() as f64 / sent);
     Ok(Cached { measured, hit_rate })
 }
 
