@@ -2,6 +2,8 @@
 //! crossing.
 #![forbid(unsafe_code)]
 
+#[path = "e2e_placements/app_cores.rs"]
+mod app_cores;
 #[path = "e2e_placements/crossing.rs"]
 mod crossing;
 #[path = "e2e_placements/every_service.rs"]

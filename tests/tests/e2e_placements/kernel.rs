@@ -48,7 +48,8 @@ fn what_does_not_go_together_is_said() {
         assert!(web(&["--sockets", "epoll", "--placement", "linked"]).contains("--placement kernel"));
         assert!(web(&["--placement", "kernel", "--address", "10.9.9.9/24"]).contains("--listen"));
         assert!(web(&["--placement", "kernel", "--net-cores", "2"]).contains("--net-cores"));
-        assert!(web(&["--placement", "kernel", "--app-cores", "2"]).contains("--app-cores"));
+        assert!(web(&["--placement", "kernel", "--share"]).contains("--share"));
+        assert!(web(&["--placement", "kernel", "--app-cores", "2", "--accept", "queue"]).contains("by a hash"));
         assert!(web(&["--placement", "kernel", "--mtu", "1400"]).contains("options of one"));
         assert!(refusal(&["echo", "--raw", "--placement", "kernel"]).contains("other placements"));
         assert!(web(&["--placement", "linked", "--listen", "127.0.0.1"]).contains("--address"));

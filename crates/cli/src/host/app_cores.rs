@@ -1,4 +1,5 @@
-//! `--app-cores`: several processes of one service that share a net core (or several), its card and its listeners.
+//! `--app-cores`: several processes of one service that share a net core (or several), its card and its listeners; or, over the kernel's
+//! TCP/IP, its ports.
 //!
 //! This process runs none of the service: it starts the app cores, passes signals on, and starts one again that dies. Its
 //! connections are reset, its share of the listeners is the others' until then.
@@ -42,7 +43,7 @@ fn start_net_core(
 ) -> Result<(Child, String), String> {
     let name = format!("@{SOCKET_NAME}-of-{}-{number}", std::process::id());
     let mut command = Command::new("/proc/self/exe");
-    command.args(["net", "--with-parent", "--socket", &name, "--accept", &placement.accept.name()]);
+    command.args(["net", "--with-parent", "--socket", &name, "--accept", &placement.accept.unwrap_or_default().name()]);
     command.args(log::forwarded()).args(forwarded(attach)?).args(services.iter().map(|range| service_argument(*range)));
     // A terminal's Ctrl-C is for the app cores, which finish what is under way by the net core.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
@@ -93,38 +94,76 @@ fn tell(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
-/// Runs them until told to stop.
+/// Signals that are not for this process alone. They are handled before anything is started.
+struct Passed {
+    stop: UnixStream,
+    hangups: Signals,
+}
+
+impl Passed {
+    /// Reports are the app cores', as reloads are.
+    fn new(mut hangups: Signals) -> Result<Passed, String> {
+        hangups.also_handle(&[SIGUSR1])?;
+        Ok(Passed { stop: stop_signals(&[SIGINT, SIGTERM])?, hangups })
+    }
+}
+
+/// Runs them on net cores until told to stop.
+///
+/// # Errors
+/// Why they can't be run.
 pub fn run(
     placement: &PlacementArguments,
     attach: &AttachArguments,
     services: &[PortRange],
-    mut hangups: Signals,
+    hangups: Signals,
 ) -> Result<(), String> {
-    // Reports are the app cores', as reloads are.
-    hangups.also_handle(&[SIGUSR1])?;
-    let stop = stop_signals(&[SIGINT, SIGTERM])?;
     let is_own = placement.net.is_empty() && !has_daemon(attach);
     let mut arguments = own_arguments(is_own);
     let mut own = OwnNetCores(Vec::new());
     if is_own {
         placement.check_own(attach)?;
     }
+    let signals = Passed::new(hangups)?;
     let cards = if is_own { placement.cards(attach)? } else { Vec::new() };
     for (number, card) in cards.iter().enumerate() {
         let (child, name) = start_net_core(placement, card, services, number)?;
         arguments.push(format!("--net={name}"));
         own.0.push(child);
     }
+    run_all(placement.app_cores, &arguments, own, signals)
+}
+
+/// Runs them over the kernel's TCP/IP until told to stop.
+///
+/// # Errors
+/// Why they can't be run.
+pub fn run_over_kernel(placement: &PlacementArguments, hangups: Signals) -> Result<(), String> {
+    let signals = Passed::new(hangups)?;
+    let mut arguments = own_arguments(false);
+    if placement.placement.is_none() {
+        // They need not find out again, nor say it again.
+        arguments.push("--placement=kernel".to_owned());
+    }
+    run_all(placement.app_cores, &arguments, OwnNetCores(Vec::new()), signals)
+}
+
+fn run_all(
+    count: u32,
+    arguments: &[String],
+    mut own: OwnNetCores,
+    mut signals: Passed,
+) -> Result<(), String> {
     let mut cores = Vec::new();
     let mut outcome = Ok(());
-    for _ in 0..placement.app_cores {
-        match start(&arguments) {
+    for _ in 0..count {
+        match start(arguments) {
             Ok(core) => cores.push(core),
             Err(error) => outcome = Err(error),
         }
     }
     if outcome.is_ok() {
-        outcome = watch(&stop, &mut hangups, &arguments, &mut cores, &mut own);
+        outcome = watch(&mut signals, arguments, &mut cores, &mut own);
     }
     for core in &cores {
         tell(&core.child, Signal::INT);
@@ -148,19 +187,18 @@ impl Drop for OwnNetCores {
 
 /// Until told to stop, or one of them says that it cannot go on.
 fn watch(
-    stop: &UnixStream,
-    hangups: &mut Signals,
+    signals: &mut Passed,
     arguments: &[String],
     cores: &mut Vec<AppCore>,
     own: &mut OwnNetCores,
 ) -> Result<(), String> {
     loop {
-        let mut fds = [PollFd::new(stop, PollFlags::IN)];
+        let mut fds = [PollFd::new(&signals.stop, PollFlags::IN)];
         let _ = poll(&mut fds, Some(&LOOK_INTERVAL));
         if fds.iter().any(|fd| !fd.revents().is_empty()) {
             return Ok(());
         }
-        for signal in hangups.pending() {
+        for signal in signals.hangups.pending() {
             let signal = match signal {
                 SIGUSR1 => Signal::USR1,
                 SIGHUP => Signal::HUP,

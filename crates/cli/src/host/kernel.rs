@@ -1,18 +1,18 @@
 //! The kernel placement: the service over the kernel's own TCP/IP. It needs no card, no interface and no rights.
 
-use crate::host::application::{Application, Figures, Place, StackPlace};
+use crate::host::application::{Application, Figures, Place, Requirements, StackPlace};
 use crate::host::attach::Spin;
 use crate::host::hosted::{Hosted, Watchers};
 use crate::host::instances::REFUSALS;
 use crate::host::meter::Meter;
 use crate::host::place_figures::of_kernel;
-use crate::host::placement::Sockets;
+use crate::host::placement::{PlacementArguments, Sockets};
 use crate::log;
 use qanat::kernel::{KernelOptions, KernelRuntime};
 use qanat::{RuntimeOptions, SpinPolicy};
 use qanat_nic::af_xdp::PortRange;
 use qanat_nic::link;
-use qanat_nic::sockets::{SocketEngineKind, has_six};
+use qanat_nic::sockets::{PortUse, SocketEngineKind, has_six};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses that are announced at most.
@@ -54,32 +54,50 @@ fn place_on(options: &KernelOptions) -> Place {
     }
 }
 
+/// Ports that an application's own connections are from: those are the kernel's affair here.
+fn are_for_dialling(needs: &Requirements, range: &PortRange) -> bool {
+    let own = needs.ephemeral_ports.as_ref();
+    own.is_some_and(|own| (*own.start(), *own.end()) == (range.first, range.last))
+}
+
+/// What an application is to have of the kernel.
+fn wanted<A: Application>(placement: &PlacementArguments, needs: &Requirements) -> KernelOptions {
+    let ports = needs.ports.iter().copied().filter(|range| !are_for_dialling(needs, range)).collect();
+    let mut wanted = KernelOptions::new(ports);
+    wanted.addresses = if placement.listen.is_empty() { usual_addresses::<A>() } else { placement.listen.clone() };
+    wanted.frames = needs.frames;
+    wanted.engine = placement.sockets.map(|sockets| match sockets {
+        Sockets::IoUring => SocketEngineKind::Ring,
+        Sockets::Epoll => SocketEngineKind::Poll,
+    });
+    if placement.app_core {
+        wanted.port_use = PortUse::Shared;
+    }
+    if let Some(most) = needs.connections_max {
+        wanted.connections_max = most + REFUSALS;
+    }
+    wanted
+}
+
+/// Looks for other programs at an application's ports, before processes are started that share them.
+///
+/// # Errors
+/// Which port is another program's.
+pub fn check_ports<A: Application>(placement: &PlacementArguments, needs: &Requirements) -> Result<(), String> {
+    wanted::<A>(placement, needs).check_ports().map_err(|error| error.to_string())
+}
+
 /// Until the service is told to stop.
 ///
 /// # Errors
 /// Why it can't be served.
 pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result<(), String> {
     let (application, options, needs) = (&hosted.application, hosted.options, &hosted.requirements);
-    // Ports that its own connections are from are the kernel's affair.
-    let is_own = |range: &PortRange| {
-        let own = needs.ephemeral_ports.as_ref();
-        own.is_some_and(|own| (*own.start(), *own.end()) == (range.first, range.last))
-    };
-    let (own, ports): (Vec<PortRange>, Vec<PortRange>) = needs.ports.iter().copied().partition(is_own);
-    if !own.is_empty() {
+    options.placement.end_with_parent();
+    if needs.ports.iter().any(|range| are_for_dialling(needs, range)) {
         hosted.privilege.is_to_dial();
     }
-    let mut wanted = KernelOptions::new(ports);
-    wanted.addresses =
-        if options.placement.listen.is_empty() { usual_addresses::<A>() } else { options.placement.listen.clone() };
-    wanted.frames = needs.frames;
-    wanted.engine = options.placement.sockets.map(|sockets| match sockets {
-        Sockets::IoUring => SocketEngineKind::Ring,
-        Sockets::Epoll => SocketEngineKind::Poll,
-    });
-    if let Some(most) = needs.connections_max {
-        wanted.connections_max = most + REFUSALS;
-    }
+    let wanted = wanted::<A>(&options.placement, needs);
     let mut place = place_on(&wanted);
     let storage = application.storage()?;
     let mut runtime = KernelRuntime::over_kernel(wanted).map_err(|error| error.to_string())?;

@@ -64,7 +64,13 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     }
     if placement.app_cores > 1 {
         // Its processes give up their rights, each by itself.
-        return app_cores::run(placement, &options.attach, &needs.ports, signals);
+        return match place {
+            Placement::Kernel => {
+                kernel::check_ports::<A>(placement, &needs)?;
+                app_cores::run_over_kernel(placement, signals)
+            }
+            _ => app_cores::run(placement, &options.attach, &needs.ports, signals),
+        };
     }
     if needs.queues > 1 && place != Placement::Linked {
         return Err("--queues is for the linked placement: ask for as many net cores (--net-cores)".to_owned());

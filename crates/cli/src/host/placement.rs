@@ -70,12 +70,13 @@ pub struct PlacementArguments {
     /// the one's or the other's, as `qanat net --accept` says
     #[arg(long)]
     pub share: bool,
-    /// So many processes of this service, each on a processor's time of its own, that share its net core and its listeners
+    /// So many processes of this service, each on a processor's time of its own, that share its net core and its listeners; with
+    /// --placement kernel they share its ports
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub app_cores: u32,
-    /// With several app cores: which of them has the next connection
-    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
-    pub accept: Accept,
+    /// With several app cores on a net core: which of them has the next connection (default: round-robin)
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pub accept: Option<Accept>,
     /// One of several; it ends with who started it
     #[arg(long, hide = true)]
     pub app_core: bool,
@@ -111,21 +112,29 @@ impl<'a> Request<'a> {
 }
 
 impl PlacementArguments {
-    /// On a net core.
-    pub fn is_split(&self) -> bool {
-        self.placement == Some(Placement::Split) || self.asks_for_net_cores()
+    /// One of several processes ends with whoever started it.
+    pub fn end_with_parent(&self) {
+        if self.app_core {
+            let _ = set_parent_process_death_signal(Some(Signal::TERM));
+        }
     }
 
     /// Nothing else than a stack in this process was asked for.
     pub fn is_linked(&self) -> bool {
         self.placement.is_none_or(|place| place == Placement::Linked)
-            && !self.asks_for_net_cores()
+            && !self.names_net_cores()
+            && !self.is_several()
             && self.listen.is_empty()
     }
 
-    /// By one of the options of net cores.
-    fn asks_for_net_cores(&self) -> bool {
-        !self.net.is_empty() || self.net_cores > 1 || self.shares()
+    /// By one of the options that only net cores have.
+    fn names_net_cores(&self) -> bool {
+        !self.net.is_empty() || self.net_cores > 1 || self.share
+    }
+
+    /// Several processes, or one of them.
+    fn is_several(&self) -> bool {
+        self.app_core || self.app_cores > 1
     }
 
     /// The placement that was asked for, or the one that can be had.
@@ -134,9 +143,10 @@ impl PlacementArguments {
     /// What was asked for does not go together, and the remedy.
     pub fn chosen(&self, attach: &AttachArguments, what: &str) -> Result<Placement, String> {
         let place = match self.placement {
-            Some(Placement::Kernel) => Placement::Kernel,
-            _ if self.is_split() => Placement::Split,
-            None if self.listen.is_empty() && !attach.can_be_had() => {
+            Some(place @ (Placement::Kernel | Placement::Split)) => place,
+            _ if self.names_net_cores() => Placement::Split,
+            None if !self.listen.is_empty() => Placement::Kernel,
+            None if !attach.can_be_had() => {
                 log::warning!(
                     "placement",
                     "{what} runs over the kernel's TCP/IP (--placement kernel): this user may not make a card, and there is no daemon to \
@@ -144,19 +154,19 @@ impl PlacementArguments {
                 );
                 Placement::Kernel
             }
-            None if self.listen.is_empty() => Placement::Linked,
-            None => Placement::Kernel,
-            Some(place) => place,
+            _ if self.is_several() => Placement::Split,
+            _ => Placement::Linked,
         };
         match place {
             Placement::Split | Placement::Kernel if self.emulate_crossing => {
                 Err("--emulate-crossing is for the linked placement: the calls of the others leave the process anyway"
                     .to_owned())
             }
-            Placement::Kernel if self.asks_for_net_cores() => {
-                Err("the kernel placement has no net cores and is one process: leave out \
-                --net, --net-cores, --share and --app-cores"
-                    .to_owned())
+            Placement::Kernel if self.names_net_cores() => {
+                Err("the kernel placement has no net cores: leave out --net, --net-cores and --share".to_owned())
+            }
+            Placement::Kernel if self.accept.is_some() => {
+                Err("--accept is for net cores: the kernel spreads connections over --app-cores by a hash of both ends".to_owned())
             }
             Placement::Kernel => attach.check_unused().map(|()| place),
             _ if !self.listen.is_empty() => {
@@ -171,7 +181,7 @@ impl PlacementArguments {
 
     /// With others.
     pub fn shares(&self) -> bool {
-        self.share || self.app_core || self.app_cores > 1
+        self.share || self.is_several()
     }
 
     /// How many net cores.
@@ -210,9 +220,7 @@ impl PlacementArguments {
         request: &Request<'_>,
         privilege: &Privilege,
     ) -> Result<Placed, String> {
-        if self.app_core {
-            let _ = set_parent_process_death_signal(Some(Signal::TERM));
-        }
+        self.end_with_parent();
         let cards = self.cards(attach)?;
         let queues = self.queues(attach);
         let mut duties = Vec::new();

@@ -28,12 +28,30 @@ pub fn has_six() -> bool {
     socket_for(any, SocketType::STREAM).is_ok_and(|socket| bind(&socket, &any).is_ok())
 }
 
+/// Whether a port is of one process alone.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum PortUse {
+    /// Nobody else may bind it.
+    #[default]
+    Alone,
+    /// So may other processes of the same user that say this, too. The kernel spreads connections and datagrams over them by a hash of both
+    /// ends (`SO_REUSEPORT`).
+    Shared,
+}
+
+impl PortUse {
+    fn apply(self, socket: &OwnedFd) -> io::Result<()> {
+        Ok(sockopt::set_socket_reuseport(socket, self == PortUse::Shared)?)
+    }
+}
+
 /// A socket that connections come to. Those that it accepts send at once what they are given (`TCP_NODELAY`).
 ///
 /// # Errors
 /// What the kernel says.
-pub fn listening_socket(local: SocketAddr, backlog: usize) -> io::Result<OwnedFd> {
+pub fn listening_socket(local: SocketAddr, backlog: usize, port_use: PortUse) -> io::Result<OwnedFd> {
     let socket = socket_for(local, SocketType::STREAM)?;
+    port_use.apply(&socket)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &local)?;
@@ -45,8 +63,9 @@ pub fn listening_socket(local: SocketAddr, backlog: usize) -> io::Result<OwnedFd
 ///
 /// # Errors
 /// What the kernel says.
-pub fn datagram_socket(local: SocketAddr) -> io::Result<OwnedFd> {
+pub fn datagram_socket(local: SocketAddr, port_use: PortUse) -> io::Result<OwnedFd> {
     let socket = socket_for(local, SocketType::DGRAM)?;
+    port_use.apply(&socket)?;
     // A wish: what there is does.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, DATAGRAMS_BYTES);
     match local.ip() {

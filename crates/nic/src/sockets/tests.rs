@@ -45,7 +45,7 @@ fn port_of(socket: &OwnedFd) -> u16 {
 
 /// A client, and the stream that is received for it. The listener goes on accepting.
 fn connected(ring: &mut SocketEngine) -> (OwnedFd, TcpStream, OwnedFd) {
-    let listener = listening_socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 0).unwrap();
+    let listener = listening_socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 0, PortUse::Alone).unwrap();
     ring.accept(listener.as_fd(), 7);
     ring.enter();
     let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port_of(&listener))).unwrap();
@@ -127,7 +127,7 @@ fn without_frames_it_is_told_and_nothing_is_lost() {
 #[test]
 fn datagrams_are_told_with_both_addresses_and_long_ones_are_lost() {
     for (mut ring, _) in engines(64) {
-        let socket = datagram_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+        let socket = datagram_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), PortUse::Alone).unwrap();
         let port = port_of(&socket);
         ring.receive_datagrams(socket.as_fd(), 5);
         ring.enter();
@@ -163,7 +163,7 @@ fn datagrams_are_told_with_both_addresses_and_long_ones_are_lost() {
 #[test]
 fn a_connection_is_made_or_refused_and_a_descriptor_of_somebody_elses_is_watched() {
     for (mut ring, _pool) in engines(64) {
-        let listener = listening_socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 0).unwrap();
+        let listener = listening_socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 0, PortUse::Alone).unwrap();
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port_of(&listener)));
         let socket = connecting_socket(local, None).unwrap();
         ring.connect(socket.as_fd(), 4, local);

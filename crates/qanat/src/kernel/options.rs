@@ -1,7 +1,9 @@
 //! What a service is to have of the kernel.
 
+use super::error::KernelError;
+use super::prepared::Prepared;
 use qanat_nic::af_xdp::PortRange;
-use qanat_nic::sockets::{SocketEngineKind, has_six};
+use qanat_nic::sockets::{PortUse, SocketEngineKind, has_six};
 use std::net::{IpAddr, SocketAddr};
 
 /// What a service is to have of the kernel.
@@ -13,6 +15,8 @@ pub struct KernelOptions {
     pub has_six: bool,
     /// Ports that are taken when the placement is made, while there are rights.
     pub ports: Vec<PortRange>,
+    /// Whether other processes of this service have these ports, too.
+    pub port_use: PortUse,
     /// Connections at most.
     pub connections_max: usize,
     /// Frames of 4 KiB to receive into.
@@ -28,10 +32,20 @@ impl KernelOptions {
             addresses: Vec::new(),
             has_six: has_six(),
             ports,
+            port_use: PortUse::Alone,
             connections_max: 16_384,
             frames: 8_192,
             engine: None,
         }
+    }
+
+    /// Binds all ports as somebody who has them alone, and gives them up again: a process that starts others, which then share them, is told
+    /// here if another program has one. Without that they would share it with strangers of the same user.
+    ///
+    /// # Errors
+    /// [`KernelError::Listen`].
+    pub fn check_ports(&self) -> Result<(), KernelError> {
+        Prepared::open(&KernelOptions { port_use: PortUse::Alone, ..self.clone() }).map(drop)
     }
 
     /// The addresses that are meant by one of a service's; none, if it means all of a family that there are none of.

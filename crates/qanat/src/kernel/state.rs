@@ -106,7 +106,7 @@ impl Kernel {
     }
 
     pub(super) fn close_unused_ports(&mut self) {
-        self.prepared = Prepared::default();
+        self.prepared.close_all();
     }
 
     /// What has happened is asked for, if anything has.
