@@ -20,7 +20,7 @@ ifeq ($(wildcard target/debug/incremental),)
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
+.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -112,6 +112,10 @@ packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat 
 	@tools/install-packages git gcc make bison flex python3 iproute2
 	cargo build --release --package qanat-packetdrill
 	tools/packetdrill $(SCRIPTS)
+
+cache-clients: build ## client libraries for Node and Java against `qanat cache` and memcached: each call is answered alike
+	@tools/install-packages memcached nodejs npm openjdk-17-jdk-headless python3
+	QANAT_BIN=$(CURDIR)/$(QANAT) tools/cache-clients
 
 redis-suite: build ## Redis' own test suite against `qanat kv`, into docs/measurements/redis-suite.md (UNITS="unit/type/set ..." for some)
 	@tools/install-packages redis-server redis-tools tcl iproute2 python3

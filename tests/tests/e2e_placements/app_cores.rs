@@ -1,8 +1,6 @@
 //! `--app-cores` over the kernel's TCP/IP: several processes have one port, and strangers have it not.
 
-use qanat_tests::e2e::{
-    PATIENCE, Program, Running, connect, echoes, eventually, has_ended, process, qanat, scenario,
-};
+use qanat_tests::e2e::{PATIENCE, Program, Running, connect, echoes, eventually, has_ended, process, qanat, scenario};
 use rustix::process::{Signal, kill_process};
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
@@ -20,7 +18,8 @@ fn echo(more: &[&str]) -> Program {
 fn app_cores(leader: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{leader}/task/{leader}/children")).unwrap_or_default();
     let is_app_core = |process: &u32| {
-        std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("--app-core\0"))
+        std::fs::read(format!("/proc/{process}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains("--app-core\0"))
     };
     children.split_whitespace().filter_map(|process| process.parse().ok()).filter(is_app_core).collect()
 }
@@ -55,7 +54,8 @@ fn one_dies(engine: &str) {
     });
     let ended = streams.iter_mut().filter_map(|stream| has_ended(stream).then_some(())).count();
     assert!((1..CONNECTIONS).contains(&ended), "{ended} of {CONNECTIONS} were its connections");
-    let gone_on = streams.iter_mut().filter(|stream| !has_ended(stream)).filter_map(|stream| echoes(stream, 100).then_some(()));
+    let gone_on =
+        streams.iter_mut().filter(|stream| !has_ended(stream)).filter_map(|stream| echoes(stream, 100).then_some(()));
     assert_eq!(gone_on.count(), CONNECTIONS - ended, "the others' go on");
     assert!(connected().iter_mut().all(|stream| echoes(stream, 100)), "the one in its place serves");
     // Datagrams are spread in the same way.
@@ -83,7 +83,11 @@ fn another_service_is_refused_however_many_processes_it_has() {
         let leader = start("io-uring", "2");
         for more in [&[][..], &["--app-cores", "2"]] {
             let refused = echo(more).patience(PATIENCE).run();
-            assert!(refused.code == Some(1) && refused.stderr.contains("another program is there"), "{}", refused.stderr);
+            assert!(
+                refused.code == Some(1) && refused.stderr.contains("another program is there"),
+                "{}",
+                refused.stderr
+            );
         }
         assert!(are_listening(2) && app_cores(leader.id()).len() == 2);
     });

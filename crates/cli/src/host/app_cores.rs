@@ -102,7 +102,7 @@ struct Passed {
 
 impl Passed {
     /// Reports are the app cores', as reloads are.
-    fn new(mut hangups: Signals) -> Result<Passed, String> {
+    fn new(hangups: Signals) -> Result<Passed, String> {
         hangups.also_handle(&[SIGUSR1])?;
         Ok(Passed { stop: stop_signals(&[SIGINT, SIGTERM])?, hangups })
     }
@@ -148,12 +148,7 @@ pub fn run_over_kernel(placement: &PlacementArguments, hangups: Signals) -> Resu
     run_all(placement.app_cores, &arguments, OwnNetCores(Vec::new()), signals)
 }
 
-fn run_all(
-    count: u32,
-    arguments: &[String],
-    mut own: OwnNetCores,
-    mut signals: Passed,
-) -> Result<(), String> {
+fn run_all(count: u32, arguments: &[String], mut own: OwnNetCores, mut signals: Passed) -> Result<(), String> {
     let mut cores = Vec::new();
     let mut outcome = Ok(());
     for _ in 0..count {

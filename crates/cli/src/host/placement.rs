@@ -166,7 +166,8 @@ impl PlacementArguments {
                 Err("the kernel placement has no net cores: leave out --net, --net-cores and --share".to_owned())
             }
             Placement::Kernel if self.accept.is_some() => {
-                Err("--accept is for net cores: the kernel spreads connections over --app-cores by a hash of both ends".to_owned())
+                Err("--accept is for net cores: the kernel spreads connections over --app-cores by a hash of both ends"
+                    .to_owned())
             }
             Placement::Kernel => attach.check_unused().map(|()| place),
             _ if !self.listen.is_empty() => {

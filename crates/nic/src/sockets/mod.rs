@@ -25,7 +25,8 @@ mod tests;
 pub use completion::{Completion, ReceivedDatagram};
 pub use engine::{SocketEngine, SocketEngineKind};
 pub use open::{
-    PortUse, SocketOption, connecting_socket, datagram_socket, has_six, listening_socket, peer_of, reset_on_close, set_option,
+    PortUse, SocketOption, connecting_socket, datagram_socket, has_six, listening_socket, peer_of, reset_on_close,
+    set_option,
 };
 pub use outgoing::{Lent, OUTGOING_COPIED_MAX, OUTGOING_PIECES_MAX, Outgoing};
 pub use poll::SocketPoll;
