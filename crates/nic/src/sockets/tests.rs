@@ -1,6 +1,6 @@
 //! Either engine, with a peer on an ordinary socket.
 
-use super::{Completion, Lent, SocketEngine, connecting_socket, datagram_socket, listening_socket};
+use super::{Completion, Lent, PortUse, SocketEngine, connecting_socket, datagram_socket, listening_socket};
 use crate::memory::{Pool, Region};
 use bytes::Bytes;
 use rustix::net::getsockname;
