@@ -1,7 +1,5 @@
 //! What a service is to have of the kernel.
 
-use super::error::KernelError;
-use super::prepared::Prepared;
 use qanat_nic::af_xdp::PortRange;
 use qanat_nic::sockets::{PortUse, SocketEngineKind, has_six};
 use std::net::{IpAddr, SocketAddr};
@@ -37,15 +35,6 @@ impl KernelOptions {
             frames: 8_192,
             engine: None,
         }
-    }
-
-    /// Binds all ports as somebody who has them alone, and gives them up again: a process that starts others, which then share them, is told
-    /// here if another program has one. Without that they would share it with strangers of the same user.
-    ///
-    /// # Errors
-    /// [`KernelError::Listen`].
-    pub fn check_ports(&self) -> Result<(), KernelError> {
-        Prepared::open(&KernelOptions { port_use: PortUse::Alone, ..self.clone() }).map(drop)
     }
 
     /// The addresses that are meant by one of a service's; none, if it means all of a family that there are none of.

@@ -50,3 +50,14 @@ impl Prepared {
         }
     }
 }
+
+impl KernelOptions {
+    /// Binds all ports as somebody who has them alone, and gives them up again: a process that starts others, which then share them, is told
+    /// here if another program has one. Without that they would share it with strangers of the same user.
+    ///
+    /// # Errors
+    /// [`KernelError::Listen`].
+    pub fn check_ports(&self) -> Result<(), KernelError> {
+        Prepared::open(&KernelOptions { port_use: PortUse::Alone, ..self.clone() }).map(drop)
+    }
+}
