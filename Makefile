@@ -10,7 +10,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache $(PROGRAMS)
+	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat
@@ -36,7 +36,10 @@ build: deps ## the release binary, target/release/qanat, and the library of `qan
 
 PREFIX := /usr/local
 LIBRARY := target/release/libqanat_posix.so
+# Written by hand; those of each command are of what its --help says.
 MANUALS := $(wildcard docs/man/*.[18])
+# A shell, and where it finds what it completes by, below PREFIX/share.
+COMPLETIONS := bash:bash-completion/completions/qanat zsh:zsh/site-functions/_qanat fish:fish/vendor_completions.d/qanat.fish
 
 install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an existing policy is kept
 	@test -x $(QANAT) -a -f $(LIBRARY) || { echo "there is nothing to install yet: make build (not as root)" >&2; exit 1; }
@@ -44,6 +47,10 @@ install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an 
 	install -D -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/qanat/libqanat.so
 	for page in $(MANUALS); do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
+	umask 022; $(QANAT) manual --to $(DESTDIR)$(PREFIX)/share/man/man1 --quiet
+	for of in $(COMPLETIONS); do \
+		install -d $(DESTDIR)$(PREFIX)/share/$$(dirname $${of#*:}) || exit 1; \
+		umask 022; $(QANAT) completions $${of%%:*} > $(DESTDIR)$(PREFIX)/share/$${of#*:} || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|/usr/bin/qanat|$(PREFIX)/bin/qanat|' packaging/qanatd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
 	test -e $(DESTDIR)/etc/qanat/qanat.toml || install -D -m 644 packaging/qanat.toml $(DESTDIR)/etc/qanat/qanat.toml
@@ -52,6 +59,8 @@ uninstall: ## takes away what `make install` put there; the policy in /etc/qanat
 	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
 	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat
 	for page in $(MANUALS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/qanat-*.1
+	for of in $(COMPLETIONS); do rm -f $(DESTDIR)$(PREFIX)/share/$${of#*:}; done
 
 # Installs only what is missing; silent when all is there.
 deps:

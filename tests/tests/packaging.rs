@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -270,6 +270,67 @@ fn the_example_policy_is_one() {
     }
 }
 
+/// The commands that `qanat --help` lists.
+fn commands() -> Vec<String> {
+    let top = Program::new(qanat()).arguments(["--help"]).succeeds().text();
+    let list = top.split_once("Commands:").and_then(|(_, rest)| rest.split_once("Options:")).expect("a list").0;
+    let names = list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let commands: Vec<String> = names.filter(|word| !word.is_empty() && *word != "help").map(str::to_owned).collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    commands
+}
+
+/// Each command that is listed has a page, which `man` shows without a complaint.
+fn assert_pages(directory: &Path) {
+    for command in commands() {
+        assert!(directory.join(format!("qanat-{command}.1")).exists(), "{command} has no page");
+    }
+    assert!(directory.join("qanat-load-http.1").exists() && !directory.join("qanat-steward.1").exists());
+    for page in std::fs::read_dir(directory).expect("pages").flatten() {
+        let shown = Program::new("man").arguments(["--warnings", "--local-file"]).arguments([page.path()]);
+        let shown = shown.environment("MANWIDTH", "100").environment("LC_ALL", "C.UTF-8").succeeds();
+        assert_eq!(shown.stderr, "", "{}", page.path().display());
+        assert!(shown.text().contains("SEE ALSO"), "{}", page.path().display());
+    }
+    let web =
+        Program::new("man").arguments(["--local-file"]).arguments([directory.join("qanat-web.1")]).succeeds().text();
+    assert!(web.contains("EXAMPLES") && web.contains("sudo qanat web ./site --https"), "{web}");
+}
+
+/// Each shell completes a command and an option by what was installed, and offers nothing that is nobody's to type.
+fn assert_completions(share: &Path) {
+    let path = |file: &str| share.join(file).display().to_string();
+    let by_bash = |words: &str, count: usize| {
+        let script = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={count}; _qanat qanat \"${{COMP_WORDS[{count}]}}\" x; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            path("bash-completion/completions/qanat")
+        );
+        Program::new("bash").arguments(["-c", &script]).succeeds().text()
+    };
+    let by_fish = |line: &str| {
+        let script =
+            format!("source {}; complete --do-complete '{line}'", path("fish/vendor_completions.d/qanat.fish"));
+        Program::new("fish").arguments(["--no-config", "--command", &script]).succeeds().text()
+    };
+    assert_eq!(by_bash("qanat we", 1).trim(), "web");
+    assert_eq!(by_bash("qanat web --access", 2).trim(), "--access-log");
+    assert_eq!(by_fish("qanat we").split_whitespace().next(), Some("web"));
+    assert!(by_fish("qanat web --access").starts_with("--access-log"));
+    for hidden in ["steward", "export-keeper", "disk-core"] {
+        assert_eq!(
+            (by_bash(&format!("qanat {hidden}"), 1).trim(), by_fish(&format!("qanat {hidden}")).trim()),
+            ("", "")
+        );
+    }
+    let zsh = format!(
+        "fpath=({} $fpath); autoload -Uz compinit; compinit -D -u; print $_comps[qanat]; autoload +X _qanat",
+        path("zsh/site-functions")
+    );
+    let known = Program::new("zsh").arguments(["-f", "-c", &zsh]).succeeds();
+    assert_eq!((known.text().trim(), known.stderr.as_str()), ("_qanat", ""));
+    Program::new("zsh").arguments(["-n", &path("zsh/site-functions/_qanat")]).succeeds();
+}
+
 /// What the documents say to install is all that a user needs; nothing of it is left when it is taken away.
 #[test]
 fn what_is_installed_runs_programs_and_goes_again() {
@@ -294,6 +355,8 @@ fn what_is_installed_runs_programs_and_goes_again() {
         let unit = std::fs::read_to_string(place.join("lib/systemd/system/qanatd.service")).expect("the unit");
         assert!(unit.contains("ExecStart=/opt/qanat/bin/qanat up") && !unit.contains("/usr/bin/qanat"), "{unit}");
         assert!(place.join("share/man/man8/qanatd.8").exists() && place.join("share/man/man1/qanat.1").exists());
+        assert_pages(&place.join("share/man/man1"));
+        assert_completions(&place.join("share"));
         // The library is found, by a program that nobody told where it is.
         let run = Program::new(place.join("bin/qanat")).arguments(["run", "--", "python3", "-c"]);
         let listens =
@@ -323,18 +386,10 @@ fn plain(page: &str) -> String {
 #[test]
 fn the_manual_pages_name_what_there_is() {
     let help = |words: &[&str]| Program::new(qanat()).arguments(words).arguments(["--help"]).run().text();
-    let top = help(&[]);
-    let commands: Vec<&str> = top
-        .split_once("Commands:")
-        .and_then(|(_, rest)| rest.split_once("Options:"))
-        .map(|(list, _)| list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()))
-        .expect("a list of commands")
-        .filter(|word| !word.is_empty() && *word != "help")
-        .collect();
-    assert!(commands.len() > 10, "{commands:?}");
-    let mut all = top.clone();
+    let commands = commands();
+    let mut all = help(&[]);
     for command in &commands {
-        all += &help(&[command]);
+        all += &help(&[command.as_str()]);
     }
     for (command, words) in [
         ("vnic", ["create", "delete", "list"].as_slice()),
@@ -361,6 +416,6 @@ fn the_manual_pages_name_what_there_is() {
     }
     let text = plain(&read("docs/man/qanat.1"));
     for command in commands {
-        assert!(text.contains(command), "docs/man/qanat.1 does not name `qanat {command}`");
+        assert!(text.contains(&command), "docs/man/qanat.1 does not name `qanat {command}`");
     }
 }

@@ -5,6 +5,7 @@
 
 mod cert;
 mod columns;
+mod completions;
 mod control;
 mod daemon;
 mod descriptors;
@@ -15,6 +16,7 @@ mod host;
 mod live;
 mod load;
 mod log;
+mod manual;
 mod memory_limits;
 mod program;
 mod progress;
@@ -33,7 +35,7 @@ use host::privilege::steward;
 use services::Service;
 use version::VERSION;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Applications that own their network card, with protection.
@@ -82,6 +84,8 @@ enum Command {
     Rate(rate::Arguments),
     Limits(limits::Arguments),
     Doctor(doctor::Arguments),
+    Completions(completions::Arguments),
+    Manual(manual::Arguments),
     #[command(hide = true)]
     DiskCore(disk_core::Arguments),
     #[command(hide = true)]
@@ -157,6 +161,11 @@ fn run(command: Command) -> ExitCode {
         Command::Rate(arguments) => rate::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions(arguments) => {
+            completions::run(&arguments, Cli::command());
+            Ok(())
+        }
+        Command::Manual(arguments) => manual::run(&arguments, Cli::command()),
         Command::DiskCore(arguments) => disk_core::run(&arguments),
         Command::ExportKeeper(arguments) => export_keeper::run(&arguments),
         Command::Steward(arguments) => steward::run(&arguments),
@@ -173,10 +182,12 @@ fn run(command: Command) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// Commands without `--json`, and why.
-    const WITHOUT_JSON: [(&str, &str); 1] = [("qanat run", "becomes the program, whose output is its own")];
+    const WITHOUT_JSON: [(&str, &str); 2] = [
+        ("qanat run", "becomes the program, whose output is its own"),
+        ("qanat completions", "prints a script, for a shell"),
+    ];
 
     /// Each command that does something, by its words.
     fn commands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
