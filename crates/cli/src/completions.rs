@@ -1,6 +1,7 @@
 //! `qanat completions`: what a shell needs to know of this program, so that it completes what is typed.
 
 use crate::say::say;
+use crate::version::VERSION;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
@@ -18,9 +19,15 @@ pub struct Arguments {
     shell: Shell,
 }
 
+/// The program without the commands that processes of ours start: they are nobody's to type.
+fn typed(program: &Command) -> Command {
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    Command::new("qanat").version(VERSION).args(program.get_arguments().cloned()).subcommands(commands)
+}
+
 /// Prints them. `program`: this program's commands and options.
-pub fn run(arguments: &Arguments, mut program: Command) {
+pub fn run(arguments: &Arguments, program: &Command) {
     let mut script = Vec::new();
-    generate(arguments.shell, &mut program, "qanat", &mut script);
+    generate(arguments.shell, &mut typed(program), "qanat", &mut script);
     say!("{}", String::from_utf8_lossy(&script));
 }

@@ -162,7 +162,7 @@ fn run(command: Command) -> ExitCode {
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions(arguments) => {
-            completions::run(&arguments, Cli::command());
+            completions::run(&arguments, &Cli::command());
             Ok(())
         }
         Command::Manual(arguments) => manual::run(&arguments, Cli::command()),
