@@ -1,6 +1,8 @@
 # Qanat: build, run, test. Everything a target needs is installed by it (Debian 12, a Rust toolchain already there).
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# What tools/package makes packages by.
+PACKAGE_PACKAGES := dpkg-dev binutils git
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
 # What tests/tests/e2e_programs tries, and what asks it: some 50 MB.
 PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-proxy php8.2-cli gunicorn python3-gevent uwsgi-core \
@@ -10,7 +12,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish $(PROGRAMS)
+	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish mmdebstrap $(PACKAGE_PACKAGES) $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat
@@ -23,7 +25,7 @@ ifeq ($(wildcard target/debug/incremental),)
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: run build tested test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
+.PHONY: run build tested test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,14 +55,20 @@ install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an 
 		umask 022; $(QANAT) completions $${of%%:*} > $(DESTDIR)$(PREFIX)/share/$${of#*:} || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|/usr/bin/qanat|$(PREFIX)/bin/qanat|' packaging/qanatd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
+	install -D -m 644 packaging/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/qanat.conf
 	test -e $(DESTDIR)/etc/qanat/qanat.toml || install -D -m 644 packaging/qanat.toml $(DESTDIR)/etc/qanat/qanat.toml
 
 uninstall: ## takes away what `make install` put there; the policy in /etc/qanat stays
 	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
 	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat
+	rm -f $(DESTDIR)$(PREFIX)/lib/sysusers.d/qanat.conf
 	for page in $(MANUALS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/qanat-*.1
 	for of in $(COMPLETIONS); do rm -f $(DESTDIR)$(PREFIX)/share/$${of#*:}; done
+
+package: build ## Debian packages of what `make build` made, and of its debug symbols, in target/package
+	@tools/install-packages $(PACKAGE_PACKAGES)
+	tools/package target/package
 
 # Installs only what is missing; silent when all is there.
 deps:
@@ -80,7 +88,7 @@ UNIT_TESTS := address_conflict allocation arbitrary bounded capture checksum dea
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
 SYSTEM_TESTS := dns e2e_bench e2e_cache e2e_delay e2e_echo e2e_kv e2e_placements e2e_programs e2e_run e2e_split e2e_video faults hostile_control hostile_split packetdrill socket_cases veth
 # They are in namespaces of their own and mostly wait: they run beside the others.
-WAITING_TESTS := dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
+WAITING_TESTS := debian_package dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
 HARDWARE_TESTS := hardware
 
 # Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have

@@ -1,0 +1,127 @@
+//! The Debian package (`make package`): in a clean Debian 12 it is installed with nothing but what it asks for, its services and `qanat run`
+//! work there, its symbols lie apart, and nothing is left when it is purged.
+#![forbid(unsafe_code)]
+
+use qanat_tests::e2e::{Program, eventually, is_root, qanat, scenario, workspace};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// For what asks Debian's archive, and for the packing.
+const LONG: Duration = Duration::from_secs(900);
+const GRACE: Duration = Duration::from_secs(30);
+
+/// The two packages, made of the program that is tested.
+fn made(directory: &Path) -> [PathBuf; 2] {
+    let cargo = std::env::var("CARGO").unwrap_or_default();
+    let path = format!(
+        "{}:{}",
+        Path::new(&cargo).parent().unwrap_or(Path::new("")).display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    Program::new(workspace().join("tools/package"))
+        .arguments([directory])
+        .environment("PATH", path)
+        .environment("QANAT", qanat())
+        .environment("LIBRARY", qanat().with_file_name("libqanat_posix.so"))
+        .patience(LONG)
+        .succeeds();
+    let version = Program::new(qanat()).arguments(["--version"]).succeeds().text();
+    let version = version.split(' ').nth(1).expect("a version").to_owned();
+    ["qanat", "qanat-dbgsym"].map(|name| directory.join(format!("{name}_{version}_amd64.deb")))
+}
+
+/// A Debian 12 of nothing but `apt` and what it needs.
+fn debian(root: &Path, package: &Path) {
+    let copied = format!("copy-in {} /srv", package.display());
+    Program::new("mmdebstrap")
+        .arguments(["--quiet", "--variant=apt", &format!("--customize-hook={copied}")])
+        // With the lists that the package's dependencies are found by.
+        .arguments(["--skip=cleanup/apt/lists", "bookworm"])
+        .arguments([root])
+        .arguments(["http://deb.debian.org/debian"])
+        .patience(LONG)
+        .succeeds();
+}
+
+/// A command within the root, with the file systems that a machine or a container gives it.
+fn within(root: &Path, words: &[&str]) -> Program {
+    const ENTER: &str = "set -e; root=$1; shift; mount --rbind /dev \"$root/dev\"; mount -t proc proc \"$root/proc\"; \
+        mount -t sysfs sysfs \"$root/sys\"; mount -t tmpfs tmpfs \"$root/run\"; \
+        exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive chroot \"$root\" \"$@\"";
+    let program = Program::new("unshare").arguments(["--mount", "--propagation", "private", "--", "sh", "-c", ENTER]);
+    program.arguments(["sh"]).arguments([root]).arguments(words).patience(LONG)
+}
+
+/// All files, but those by which the package manager remembers what it did.
+fn files(root: &Path) -> BTreeSet<String> {
+    let remembered =
+        ["./var/lib/dpkg/", "./var/lib/apt/", "./var/cache/", "./var/log/", "./etc/group-", "./etc/gshadow-"];
+    let found = Program::new("find").directory(root).arguments([".", "-xdev"]).succeeds().text();
+    let kept = found.lines().filter(|line| !remembered.iter().any(|place| line.starts_with(place)));
+    kept.map(str::to_owned).collect()
+}
+
+fn sections(file: &Path) -> String {
+    Program::new("readelf").arguments(["--sections", "--notes", "--wide"]).arguments([file]).succeeds().text()
+}
+
+#[test]
+fn the_package_is_installed_used_and_purged_in_a_clean_debian() {
+    let place = tempfile::tempdir().expect("a directory");
+    let root = place.path().join("root");
+    if is_root() {
+        let [package, symbols] = made(&place.path().join("packages"));
+        debian(&root, &package);
+        let listed = Program::new("dpkg-deb").arguments(["--contents"]).arguments([symbols]).succeeds().text();
+        let name = package.file_name().expect("a name").to_string_lossy().into_owned();
+        let before = files(&root);
+        within(&root, &["apt-get", "install", "--yes", &format!("/srv/{name}")]).succeeds();
+        for file in ["usr/bin/qanat", "usr/lib/qanat/libqanat.so"] {
+            let sections = sections(&root.join(file));
+            assert!(!sections.contains(".debug_info") && !sections.contains(".symtab"), "{file}: {sections}");
+            let (_, identifier) = sections.split_once("Build ID: ").expect("its identifier");
+            let identifier = identifier.split_whitespace().next().expect("its identifier");
+            let debug = format!("/usr/lib/debug/.build-id/{}/{}.debug", &identifier[..2], &identifier[2..]);
+            assert!(listed.contains(&debug), "{debug}: {listed}");
+        }
+        let licences = std::fs::read_to_string(root.join("usr/share/doc/qanat/copyright")).expect("the licences");
+        assert!(licences.lines().any(|line| line.starts_with("rustls v") && line.contains("MIT")), "{licences}");
+        works(&root);
+        let policy = root.join("etc/qanat/qanat.toml");
+        let mine = std::fs::read_to_string(&policy).expect("the policy") + "# mine\n";
+        std::fs::write(&policy, &mine).expect("written");
+        within(&root, &["dpkg", "--install", &format!("/srv/{name}")]).succeeds();
+        assert_eq!(std::fs::read_to_string(&policy).expect("the policy"), mine, "it is the administrator's");
+        within(&root, &["apt-get", "purge", "--yes", "--autoremove", "qanat"]).succeeds();
+        let after = files(&root);
+        assert_eq!(after, before, "left behind, or taken away");
+        let group = std::fs::read_to_string(root.join("etc/group")).expect("the groups");
+        assert!(!group.contains("qanat"), "{group}");
+    } else {
+        // It says so, and fails where root is required.
+        scenario(|| ());
+    }
+}
+
+/// A server of ours, and one that knows nothing of it.
+fn works(root: &Path) {
+    scenario(|| {
+        let group = std::fs::read_to_string(root.join("etc/group")).expect("the groups");
+        assert!(group.lines().any(|line| line.starts_with("qanat:")), "{group}");
+        let ask =
+            |path: &str| Program::new("curl").arguments(["--silent", &format!("http://10.77.0.2{path}")]).run().text();
+        let web = within(root, &["qanat", "web", "/usr/share/doc/qanat"]).start();
+        eventually("qanat web serves", GRACE, || ask("/copyright").contains("aws-lc-rs"));
+        let process = i32::try_from(web.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(process, Signal::INT).expect("told to end");
+        let ended = web.wait(GRACE);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let server = "use IO::Socket::INET; my $l = IO::Socket::INET->new(LocalPort => 80, Listen => 8, ReuseAddr => 1) or die; \
+            while (my $c = $l->accept) { <$c>; print $c \"HTTP/1.0 200 OK\\r\\n\\r\\nby perl, \", grep(/libqanat/, `cat /proc/$$/maps`) ? 'with' : 'without', \" it\\n\"; close $c }";
+        let mut perl = within(root, &["qanat", "run", "--", "perl", "-e", server]).start();
+        eventually("a program that knows nothing of it serves", GRACE, || ask("/") == "by perl, with it\n");
+        perl.kill();
+    });
+}
