@@ -40,6 +40,7 @@ PREFIX := /usr/local
 LIBRARY := target/release/libqanat_posix.so
 # Written by hand; those of each command are of what its --help says.
 MANUALS := $(wildcard docs/man/*.[18])
+UNITS := qanatd.service qanat-web@.service qanat-dns@.service
 # A shell, and where it finds what it completes by, below PREFIX/share.
 COMPLETIONS := bash:bash-completion/completions/qanat zsh:zsh/site-functions/_qanat fish:fish/vendor_completions.d/qanat.fish
 
@@ -54,12 +55,13 @@ install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an 
 		install -d $(DESTDIR)$(PREFIX)/share/$$(dirname $${of#*:}) || exit 1; \
 		umask 022; $(QANAT) completions $${of%%:*} > $(DESTDIR)$(PREFIX)/share/$${of#*:} || exit 1; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|/usr/bin/qanat|$(PREFIX)/bin/qanat|' packaging/qanatd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
+	for unit in $(UNITS); do \
+		sed 's|/usr/bin/qanat|$(PREFIX)/bin/qanat|' packaging/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit || exit 1; done
 	install -D -m 644 packaging/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/qanat.conf
 	test -e $(DESTDIR)/etc/qanat/qanat.toml || install -D -m 644 packaging/qanat.toml $(DESTDIR)/etc/qanat/qanat.toml
 
 uninstall: ## takes away what `make install` put there; the policy in /etc/qanat stays
-	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%)
 	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat
 	rm -f $(DESTDIR)$(PREFIX)/lib/sysusers.d/qanat.conf
 	for page in $(MANUALS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done

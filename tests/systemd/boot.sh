@@ -55,13 +55,23 @@ cp "$2" "$root/usr/bin/qanat"
 cp "$3" "$root/usr/bin/libqanat.so"
 chmod 755 "$root/usr/bin/qanat" "$root/usr/bin/libqanat.so"
 units=$root/etc/systemd/system
-cp "$here/../../packaging/qanatd.service" "$units/"
+cp "$here/../../packaging/"*.service "$units/"
+mkdir -p "$root/usr/share/qanat-test"
+cp "$here/../../packaging/example.com.zone" "$root/usr/share/qanat-test/"
+# What hangs is found out sooner here.
+for unit in qanat-web@ qanat-dns@; do
+    mkdir -p "$units/$unit.service.d"
+    printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=2\n' > "$units/$unit.service.d/soon.conf"
+done
 cp "$here/second_day.sh" "$root/usr/bin/second_day"
 chmod 755 "$root/usr/bin/second_day"
 # Where root may not raise the limit on locked memory (CAP_SYS_RESOURCE), LimitMEMLOCK= does nothing.
 if ! (ulimit -l unlimited) 2> /dev/null; then
-    mkdir "$units/qanatd.service.d"
-    printf '[Service]\nCapabilityBoundingSet=CAP_IPC_LOCK\n' > "$units/qanatd.service.d/lock.conf"
+    for unit in "$here/../../packaging/"*.service; do
+        drop="$units/$(basename "$unit").d"
+        mkdir -p "$drop"
+        printf '[Service]\nCapabilityBoundingSet=CAP_IPC_LOCK\n' > "$drop/lock.conf"
+    done
 fi
 # Nothing of this machine's is started: no devices, no modules, no file systems.
 cat > "$units/second-day.service" << 'UNIT'

@@ -23,7 +23,13 @@ goes_on() {
     echo "after $1: answers"
 }
 
+serves() { [ "$(curl -s --max-time 5 http://10.77.0.3/)" = blog ]; }
+resolves() { dig +short +time=2 +tries=1 @10.77.0.53 example.com SOA | grep -q ns1; }
+# A service whose process is not PROCESS any more, and which serves.
+serves_anew() { [ "$(systemctl show -p MainPID --value "$1")" != "$2" ] && systemctl -q is-active "$1" && "$3"; }
+
 ip link set lo up
+groupadd --system --force qanat
 mkdir /run/site
 echo here > /run/site/index.html
 systemctl start qanatd
@@ -44,6 +50,41 @@ systemctl reload qanatd
 goes_on "reload after crash"
 kill "$web"
 wait "$web" || true
+
+# Services with units of their own, and without rights. Without a pause, for started is what clients find.
+mkdir -p /etc/qanat /srv/blog
+echo blog > /srv/blog/index.html
+cp /usr/share/qanat-test/example.com.zone /etc/qanat/
+printf 'OPTIONS=/srv/blog --address 10.77.0.3\n' > /etc/qanat/web-blog.conf
+printf 'OPTIONS=--zone example.com=/etc/qanat/example.com.zone --address 10.77.0.53\n' > /etc/qanat/dns-home.conf
+for service in qanat-web@blog qanat-dns@home; do
+    systemctl start "$service" || { systemctl status --no-pager "$service"; exit 1; }
+done
+serves
+resolves
+echo "services: started is what clients find"
+systemctl reload qanat-web@blog qanat-dns@home
+eventually serves
+eventually resolves
+# What hangs gives no sign of life.
+for pair in qanat-web@blog:serves qanat-dns@home:resolves; do
+    service=${pair%:*}
+    process=$(systemctl show -p MainPID --value "$service")
+    [ "$(awk '/^CapEff/ { print $2 }' "/proc/$process/status")" = 0000000000000000 ]
+    kill -STOP "$process"
+    eventually serves_anew "$service" "$process" "${pair#*:}"
+    [ "$(systemctl show -p NRestarts --value "$service")" = 1 ]
+done
+echo "services: what hangs is started again"
+process=$(systemctl show -p MainPID --value qanat-web@blog)
+systemctl restart qanatd
+eventually serves
+eventually resolves
+[ "$(systemctl show -p MainPID --value qanat-web@blog)" = "$process" ]
+echo "services: the same after the daemon's restart"
+systemctl stop qanat-web@blog qanat-dns@home
+[ "$(systemctl show -p Result --value qanat-web@blog)" = success ]
+
 systemctl stop qanatd
 if ip -o link | grep qanat || [ -e /run/qanat/control.sock ]; then
     echo "after stop: something is left"

@@ -119,18 +119,22 @@ fn the_unit_lives_a_day_under_its_service_manager() {
         for moment in ["start", "restart", "reload", "crash", "reload after crash"] {
             assert!(said.contains(&format!("after {moment}: answers\n")), "{moment}: {said}");
         }
+        for what in ["started is what clients find", "what hangs is started again", "the same after the daemon's restart"] {
+            assert!(said.contains(&format!("services: {what}\n")), "{what}: {said}");
+        }
         assert!(said.contains("after stop: nothing is left"), "{said}");
     });
 }
 
 #[test]
 fn the_unit_is_rated_well() {
-    let unit = workspace().join("packaging/qanatd.service");
-    let rated = Program::new("systemd-analyze")
-        .arguments(["security", "--offline=true", "--threshold=30", "--no-pager"])
-        .arguments([unit])
-        .run();
-    assert_eq!(rated.code, Some(0), "more exposed than 3.0:\n{}{}", rated.text(), rated.stderr);
+    for (unit, threshold) in [("qanatd", "30"), ("qanat-web@", "22"), ("qanat-dns@", "22")] {
+        let rated = Program::new("systemd-analyze")
+            .arguments(["security", "--offline=true", "--no-pager", &format!("--threshold={threshold}")])
+            .arguments([workspace().join(format!("packaging/{unit}.service"))])
+            .run();
+        assert_eq!(rated.code, Some(0), "{unit} is more exposed than {threshold}:\n{}{}", rated.text(), rated.stderr);
+    }
     let commands = [settings("ExecStart"), settings("ExecStop")].concat();
     for command in commands {
         let words: Vec<&str> = command.split(' ').collect();

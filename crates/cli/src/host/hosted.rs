@@ -4,6 +4,7 @@ use crate::host::application::{Application, Figures, Files, Place, Requirements}
 use crate::host::arguments::HostArguments;
 use crate::host::control::Control;
 use crate::host::export::Export;
+use crate::host::manager::Manager;
 use crate::host::meter::{Meter, figures_line, finish};
 use crate::host::metrics;
 use crate::host::obey::obey;
@@ -26,6 +27,7 @@ pub struct Hosted<'a, A: Application> {
     pub privilege: Privilege,
     pub control: Control<A::Figures>,
     pub printer: Printer,
+    pub manager: Manager,
     export: Option<Export>,
     /// What held the service when it ended.
     place: Mutex<PlaceFigures>,
@@ -53,7 +55,7 @@ impl<'a, A: Application> Hosted<'a, A> {
     /// Not running yet.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// Out of descriptors, or the service manager isn't there.
     pub fn new(
         application: A,
         options: &'a HostArguments,
@@ -64,6 +66,7 @@ impl<'a, A: Application> Hosted<'a, A> {
             files: application.files(),
             control: Control::new(requirements.queues)?,
             printer: Printer::new(options.json),
+            manager: Manager::find()?,
             place: Mutex::default(),
             application,
             options,
@@ -126,7 +129,16 @@ impl<'a, A: Application> Hosted<'a, A> {
         Ok(())
     }
 
-    /// The live line, and news.
+    /// The service listens.
+    ///
+    /// # Errors
+    /// The service manager can't be told.
+    pub fn announce(&self, place: &Place) -> Result<(), String> {
+        self.application.announcement(place).tell(&self.printer);
+        self.manager.tell_ready()
+    }
+
+    /// The live line, news, and a sign of life. For the thread that does the service's work.
     pub fn show(
         &self,
         meter: &mut Meter<A::Figures>,
@@ -134,6 +146,7 @@ impl<'a, A: Application> Hosted<'a, A> {
         place: impl FnOnce() -> PlaceFigures,
         notes: &[String],
     ) {
+        self.manager.is_alive();
         meter.show::<A>(&self.printer, each, place);
         self.tell(notes);
     }

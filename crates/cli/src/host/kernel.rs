@@ -110,7 +110,7 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     runtime.use_storage(storage);
     let mut service = hosted.start(&place, &mut runtime, watchers)?;
     runtime.close_unused_ports();
-    application.announcement(&place).tell(&hosted.printer);
+    hosted.announce(&place)?;
     let mut meter = Meter::new();
     let mut reports = hosted.control.reports();
     let stop = hosted.control.stop_of(0)?;

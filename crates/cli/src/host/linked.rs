@@ -21,7 +21,11 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     let mut watchers = Some(watchers);
     let (attach, needs) = (&hosted.options.attach, &hosted.requirements);
     let mut storage = None;
-    let is_stopped = || hosted.control.is_stopped();
+    // To wait for the next card is to go on, too.
+    let is_stopped = || {
+        hosted.manager.is_alive();
+        hosted.control.is_stopped()
+    };
     let outcome = card::serve(attach, needs.ports.clone(), needs.queues, &is_stopped, |card| {
         hosted.control.begin()?;
         let notes = serve_on(hosted, card, &mut watchers, &mut storage, &mut meter)?;
@@ -56,7 +60,7 @@ fn serve_on<A: Application>(
         hosted.privilege.make_sure()?;
         watchers.take().map_or(Ok(()), |watchers| hosted.begin(watchers))?;
         if !card.tell_return() {
-            hosted.application.announcement(&card.place(0)).tell(&hosted.printer);
+            hosted.announce(&card.place(0))?;
         }
         Ok(())
     };

@@ -20,6 +20,7 @@ mod hosted;
 mod instances;
 mod kernel;
 mod linked;
+mod manager;
 mod meter;
 mod metrics;
 pub mod net_core;

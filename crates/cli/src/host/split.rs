@@ -40,7 +40,7 @@ pub fn run<A: Application>(hosted: &Hosted<'_, A>, watchers: Watchers) -> Result
     let runtime = &mut placed.runtime;
     let place = place_on(runtime);
     let mut service = hosted.start(&place, runtime, watchers)?;
-    application.announcement(&place).tell(&hosted.printer);
+    hosted.announce(&place)?;
     let mut meter = Meter::new();
     let mut watch = NetCoreWatch::new();
     let stop = hosted.control.stop_of(0)?;
