@@ -9,6 +9,7 @@ eventually() {
         if [ "$tries" -ge 600 ]; then
             echo "never: $*"
             systemctl status --no-pager qanatd || true
+            tail -n 20 /run/services 2> /dev/null || true
             exit 1
         fi
         sleep 0.2
@@ -55,10 +56,10 @@ wait "$web" || true
 mkdir -p /etc/qanat /srv/blog
 echo blog > /srv/blog/index.html
 cp /usr/share/qanat-test/example.com.zone /etc/qanat/
-printf 'OPTIONS=/srv/blog --address 10.77.0.3\n' > /etc/qanat/web-blog.conf
-printf 'OPTIONS=--zone example.com=/etc/qanat/example.com.zone --address 10.77.0.53\n' > /etc/qanat/dns-home.conf
+printf 'OPTIONS=/srv/blog --address 10.77.0.3/24\n' > /etc/qanat/web-blog.conf
+printf 'OPTIONS=--zone example.com=/etc/qanat/example.com.zone --address 10.77.0.53/24\n' > /etc/qanat/dns-home.conf
 for service in qanat-web@blog qanat-dns@home; do
-    systemctl start "$service" || { systemctl status --no-pager "$service"; exit 1; }
+    systemctl start "$service" || { systemctl status --no-pager "$service" || true; cat /run/services; exit 1; }
 done
 serves
 resolves

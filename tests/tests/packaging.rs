@@ -119,7 +119,9 @@ fn the_unit_lives_a_day_under_its_service_manager() {
         for moment in ["start", "restart", "reload", "crash", "reload after crash"] {
             assert!(said.contains(&format!("after {moment}: answers\n")), "{moment}: {said}");
         }
-        for what in ["started is what clients find", "what hangs is started again", "the same after the daemon's restart"] {
+        for what in
+            ["started is what clients find", "what hangs is started again", "the same after the daemon's restart"]
+        {
             assert!(said.contains(&format!("services: {what}\n")), "{what}: {said}");
         }
         assert!(said.contains("after stop: nothing is left"), "{said}");
