@@ -44,7 +44,7 @@ impl Manager {
     pub fn find() -> Result<Manager, String> {
         let line = line().map_err(|error| format!("the service manager (NOTIFY_SOCKET): {error}"))?;
         let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-        // An app core gives signs of life as well as the process that started it.
+        // WATCHDOG_PID is not minded: app cores give the signs of the process that started them.
         let within_us = number("WATCHDOG_USEC").filter(|us| *us > 0 && line.is_some());
         let watched = within_us.map(|us| Watched {
             interval: Duration::from_micros(us) / SIGNS,
