@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import threading
@@ -289,8 +290,13 @@ def stopped(arena, way):
         sent = 0
         try:
             while sent < 100_000:
-                session.socket.send(json.dumps({"version": VERSION, "body": "status"}).encode())
-                sent += 1
+                try:
+                    session.socket.send(json.dumps({"version": VERSION, "body": "status"}).encode())
+                    sent += 1
+                except BlockingIOError:
+                    # Not read yet. It is stopped when the answers have no room either: then it is hung up on.
+                    if not select.select([], [session.socket], [], PATIENCE)[1]:
+                        break
         except OSError:
             pass
         if way == "attack":
