@@ -376,6 +376,35 @@ fn what_is_installed_runs_programs_and_goes_again() {
     });
 }
 
+/// Names of figures in an expression of Prometheus'.
+fn figures_in(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("qanat_"))
+}
+
+/// Each panel of the dashboard asks for figures that something tells.
+#[test]
+fn the_dashboard_shows_figures_that_there_are() {
+    let dashboard: Value = serde_json::from_str(&read("packaging/grafana.json")).expect("JSON");
+    let web = read("services/web/src/metrics.rs");
+    let others = read("crates/daemon/src/requests/metrics.rs") + &read("services/dns/src/service/metrics.rs");
+    let mut seen = 0;
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expression = target["expr"].as_str().expect("an expression");
+            for figure in figures_in(expression) {
+                let is_told = match figure.strip_prefix("qanat_web_") {
+                    Some(what) => web.contains(&format!("\"{what}\"")),
+                    None => others.contains(&format!("\"{figure}\"")),
+                };
+                assert!(is_told, "{}: nothing tells {figure}", panel["title"]);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "{seen} figures");
+}
+
 /// A manual page's text without its marks.
 fn plain(page: &str) -> String {
     let lines = page.lines().map(|line| {

@@ -20,6 +20,7 @@ mod config;
 pub mod content;
 mod figures;
 pub mod http;
+pub mod metrics;
 mod readers;
 mod service;
 

@@ -57,6 +57,27 @@ fn report_by_signal(kind: &'static str, more: &'static [&'static str]) {
     });
 }
 
+/// What Prometheus asks for.
+#[test]
+fn figures_of_a_web_server_by_http() {
+    scenario(|| {
+        let pages = Pages::new().with("page", "text");
+        let server = Server::start(&[pages.argument(), "--metrics", "127.0.0.1:9465"]);
+        for path in ["/page", "/page", "/none"] {
+            Program::new("curl").arguments(["-sS", &server.url(path)]).succeeds();
+        }
+        let told = || Program::new("curl").arguments(["-sS", "http://127.0.0.1:9465/metrics"]).succeeds().text();
+        // They are of the last second.
+        eventually("three requests", Duration::from_secs(30), || told().contains("\nqanat_web_requests_total 3\n"));
+        let told = told();
+        for line in ["responses_total{class=\"2xx\"} 2", "responses_total{class=\"4xx\"} 1", "tls_handshakes_total 0"] {
+            assert!(told.contains(&format!("\nqanat_web_{line}\n")), "{line} is not in\n{told}");
+        }
+        let refused = Server::try_start(&[pages.argument(), "--metrics", "127.0.0.1:9466", "--app-cores", "2"]);
+        assert!(refused.is_err_and(|why| why.contains("--metrics is for one process")));
+    });
+}
+
 #[test]
 fn congestion_is_controlled_as_the_administrator_says() {
     scenario(|| {

@@ -63,6 +63,9 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     if export.is_some() && (placement.app_cores > 1 || placement.app_core) {
         return Err("--export is for one process: leave out --app-cores".to_owned());
     }
+    if needs.metrics.is_some() && (placement.app_cores > 1 || placement.app_core) {
+        return Err("--metrics is for one process: leave out --app-cores".to_owned());
+    }
     if placement.app_cores > 1 {
         // Its processes give up their rights, each by itself.
         return match place {

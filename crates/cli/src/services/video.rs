@@ -11,7 +11,7 @@ use super::congestion;
 use super::https::HttpsArguments;
 use super::read_cache::{self, ReadCachePolicy};
 use super::serving::Serving;
-use crate::host::application::{Announcement, Application, Files, Period, Place, Rates, Requirements};
+use crate::host::application::{Announcement, Application, Files, MetricsText, Period, Place, Rates, Requirements};
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
 use crate::host::{self, HostArguments};
@@ -22,8 +22,9 @@ use disk::DiskArguments;
 use qanat::{AreaBuffers, AreaId, CongestionAlgorithm, Storage};
 use qanat_video::FilmLibrary;
 use qanat_web::content::PIECE_BYTES;
-use qanat_web::{Caching, Figures, WebConfig, WebService};
+use qanat_web::{Caching, Figures, WebConfig, WebService, metrics};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,6 +87,9 @@ pub struct Arguments {
     /// Seconds an unused connection is kept
     #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     idle_timeout: u64,
+    /// Figures in Prometheus' format, at this address of the kernel's
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     https: HttpsArguments,
     #[command(flatten)]
@@ -163,8 +167,8 @@ impl Application for Video<'_> {
     const TELLS_PLACE: bool = true;
 
     fn requirements(&self) -> Requirements {
-        let Arguments { https, port, connections, .. } = self.arguments;
-        Requirements { connections_max: Some(*connections), ..Requirements::new(https.ports(*port)) }
+        let Arguments { https, port, connections, metrics, .. } = self.arguments;
+        Requirements { connections_max: Some(*connections), metrics: *metrics, ..Requirements::new(https.ports(*port)) }
     }
 
     fn files(&self) -> Files {
@@ -247,6 +251,10 @@ impl Application for Video<'_> {
 
     fn json(figures: &Figures) -> Value {
         json!(figures)
+    }
+
+    fn metrics(&self) -> Option<MetricsText<Figures>> {
+        Some(Box::new(|figures| metrics::text(Video::NAME, figures)))
     }
 
     fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {

@@ -5,7 +5,7 @@ use super::https::HttpsArguments;
 use super::read_cache::{self, ReadCacheOf, ReadCachePolicy};
 use super::serving::Serving;
 use crate::host::application::{
-    Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements, StackPlace,
+    Announcement, Figures as HostFigures, Files, MetricsText, Period, Place, Rates, Requirements, StackPlace,
 };
 use crate::host::export::ExportArguments;
 use crate::host::privilege::Privilege;
@@ -17,8 +17,9 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_web::{Caching, CopyMode, Figures, Site, WebConfig, WebService};
+use qanat_web::{Caching, CopyMode, Figures, Site, WebConfig, WebService, metrics};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,6 +62,7 @@ Examples:
   sudo qanat web ./site --https --certificate fullchain.pem --key privkey.pem --hsts 31536000
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
   sudo qanat web ./site --read-cache 1024            large files are kept in a GiB of its own memory, and sent from there
+  sudo qanat web ./site --metrics 127.0.0.1:9465     figures for Prometheus
   sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
   sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
 Signals: INT, TERM: finish what is under way and stop. HUP: look at the files and certificates again, reopen the log.
@@ -124,6 +126,9 @@ pub struct Arguments {
     /// Bytes a second that a client must take of what it is owed, on average over the send timeout; 0: however few
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     send_rate_min: u32,
+    /// Figures in Prometheus' format, at this address of the kernel's
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     https: HttpsArguments,
     #[command(flatten)]
@@ -237,7 +242,8 @@ impl Application for Web<'_> {
 
     fn requirements(&self) -> Requirements {
         let ports = self.arguments.https.ports(self.arguments.port);
-        Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
+        let Arguments { connections, metrics, .. } = *self.arguments;
+        Requirements { connections_max: Some(connections), metrics, ..Requirements::new(ports) }
     }
 
     fn prepared_frames(&self, frame_size: u32) -> u32 {
@@ -327,6 +333,10 @@ impl Application for Web<'_> {
 
     fn json(figures: &Figures) -> Value {
         json!(figures)
+    }
+
+    fn metrics(&self) -> Option<MetricsText<Figures>> {
+        Some(Box::new(|figures| metrics::text(Web::NAME, figures)))
     }
 
     fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
