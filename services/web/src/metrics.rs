@@ -61,13 +61,18 @@ fn write_requests(families: &mut Families, figures: &Figures) {
     let bytes = [("sent", bytes_sent), ("acknowledged", bytes_acknowledged)];
     families.counted_by("bytes_total", "Bytes of responses, by how far they came.", "state", bytes);
     families.counted("parse_errors_total", "Requests refused as malformed.", parse_errors);
-    families.counted("pipeline_waits_total", "Pipelined requests that waited for responses before them.", pipeline_waits);
+    families.counted(
+        "pipeline_waits_total",
+        "Pipelined requests that waited for responses before them.",
+        pipeline_waits,
+    );
     let lines = [("written", log_lines), ("lost", log_drops)];
     families.counted_by("log_lines_total", "Lines of the access log, by what became of them.", "fate", lines);
 }
 
 fn write_connections(families: &mut Families, figures: &Figures) {
-    let Figures { connections_open, connections_accepted, connections_refused, connections_refused_peer, .. } = *figures;
+    let Figures { connections_open, connections_accepted, connections_refused, connections_refused_peer, .. } =
+        *figures;
     let Figures { connections_broken, commands_refused, .. } = *figures;
     families.held("connections_open", "Connections open.", connections_open);
     let fates = [
@@ -123,15 +128,23 @@ fn write_streams(families: &mut Families, figures: &Figures) {
 }
 
 fn write_tls(families: &mut Families, figures: &TlsFigures) {
-    let TlsFigures { handshakes, handshakes_resumed, handshakes_tls12, handshakes_failed, plain_requests, .. } = *figures;
+    let TlsFigures { handshakes, handshakes_resumed, handshakes_tls12, handshakes_failed, plain_requests, .. } =
+        *figures;
     families.counted("tls_handshakes_total", "Handshakes that ended well.", handshakes);
     families.counted("tls_handshakes_resumed_total", "Of these, resumed ones.", handshakes_resumed);
     families.counted("tls_handshakes_tls12_total", "Of these, those of TLS 1.2.", handshakes_tls12);
     families.counted("tls_handshakes_failed_total", "Handshakes that failed.", handshakes_failed);
     let help = "Of these, by a request of plain HTTP, which was answered.";
     families.counted("tls_plain_requests_total", help, plain_requests);
-    let TlsFigures { connections_failed, alerts_received, records_sealed, records_opened, key_updates, receive_waits, .. } =
-        *figures;
+    let TlsFigures {
+        connections_failed,
+        alerts_received,
+        records_sealed,
+        records_opened,
+        key_updates,
+        receive_waits,
+        ..
+    } = *figures;
     families.counted("tls_connections_failed_total", "Connections that failed after it.", connections_failed);
     families.counted("tls_alerts_received_total", "Fatal alerts of peers.", alerts_received);
     let records = [("sealed", records_sealed), ("opened", records_opened)];
@@ -153,7 +166,11 @@ fn write_http2(families: &mut Families, figures: &Http2Figures) {
     let Http2Figures { streams_reset_by_peer, streams_reset, carriers_failed, floods, .. } = *figures;
     let resets = [("peer", streams_reset_by_peer), ("service", streams_reset)];
     families.counted_by("http2_streams_reset_total", "Streams that were reset, by whom.", "by", resets);
-    families.counted("http2_connections_failed_total", "Connections of HTTP/2 that ended with an error.", carriers_failed);
+    families.counted(
+        "http2_connections_failed_total",
+        "Connections of HTTP/2 that ended with an error.",
+        carriers_failed,
+    );
     families.counted("http2_floods_total", "Of these, by a flood.", floods);
 }
 
