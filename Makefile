@@ -128,9 +128,9 @@ fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
 # All is built once, at first. System tests mostly wait, the virtual machine is one processor, and fuzzing asks for no device: they run beside
-# each other.
+# each other. All are run, whichever fails: what else is wrong is told by the same run.
 test: test-deps lint tested ## everything; what CI runs
-	$(MAKE) --jobs=3 test-busy test-waiting test-hardware test-unit fuzz
+	$(MAKE) --jobs=3 --keep-going test-busy test-waiting test-hardware test-unit fuzz
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
 	@tools/install-packages git gcc make bison flex python3 iproute2

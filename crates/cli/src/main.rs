@@ -228,11 +228,11 @@ mod tests {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// The command of an example: up to the words that say what it does.
+    /// The command of an example: up to the words that say what it does, or to where its output goes.
     fn example(line: &str) -> Option<Vec<String>> {
         let line = line.trim_start().trim_start_matches("sudo ");
         let line = line.strip_prefix("qanat ")?;
-        let line = line.split("  ").next()?.split(';').next()?;
+        let line = line.split("  ").next()?.split(';').next()?.split(" > ").next()?;
         let mut words = vec!["qanat".to_owned()];
         for (number, part) in line.split('\'').enumerate() {
             match number % 2 {
