@@ -21,7 +21,7 @@ QANAT := target/release/qanat
 TESTED := target/debug/qanat
 
 # A build from nothing is a fifth shorter without what the next one would profit from. Where that is kept already, it goes on.
-ifeq ($(wildcard target/debug/incremental),)
+ifeq ($(wildcard target/debug/incremental/*),)
 export CARGO_INCREMENTAL := 0
 endif
 
