@@ -122,8 +122,8 @@ fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
 # Half of the time one processor is enough for unit tests, so what the system tests need is built beside them. System tests mostly wait, the
-# virtual machine is one processor, and fuzzing asks for no device: they run beside each other. All are run, whichever fails: what else is
-# wrong is told by the same run.
+# virtual machine is one processor, and fuzzing asks for no device: they run beside each other. If one of those fails, those beside it
+# are run all the same: what else is wrong is told by the same run.
 test: test-deps lint ## everything; what CI runs
 	$(MAKE) --jobs=2 --keep-going test-unit build
 	$(MAKE) --jobs=2 --keep-going test-busy test-hardware fuzz test-waiting

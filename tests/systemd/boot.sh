@@ -61,7 +61,7 @@ cp "$here/../../packaging/example.com.zone" "$root/usr/share/qanat-test/"
 # What hangs is found out sooner here; what they say is kept, for there is no journal.
 for unit in qanat-web@ qanat-dns@; do
     mkdir -p "$units/$unit.service.d"
-    printf '[Service]\nWatchdogSec=3\nTimeoutAbortSec=2\nStandardOutput=append:/run/services\nStandardError=append:/run/services\n' > "$units/$unit.service.d/soon.conf"
+    printf '[Service]\nWatchdogSec=10\nTimeoutAbortSec=2\nStandardOutput=append:/run/services\nStandardError=append:/run/services\n' > "$units/$unit.service.d/soon.conf"
 done
 cp "$here/second_day.sh" "$root/usr/bin/second_day"
 chmod 755 "$root/usr/bin/second_day"
