@@ -60,11 +60,9 @@ pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Re
     let place = placement.chosen(&options.attach, A::NAME)?;
     let privilege = Privilege::of(&options.privilege, A::NAME, placement.app_core)?;
     let export = application.export().map(|arguments| arguments.name(A::NAME)).transpose()?.flatten();
-    if export.is_some() && (placement.app_cores > 1 || placement.app_core) {
-        return Err("--export is for one process: leave out --app-cores".to_owned());
-    }
-    if needs.metrics.is_some() && (placement.app_cores > 1 || placement.app_core) {
-        return Err("--metrics is for one process: leave out --app-cores".to_owned());
+    let alone = [("--export", export.is_some()), ("--metrics", needs.metrics.is_some())];
+    if let Some((option, _)) = alone.into_iter().find(|(_, is_wanted)| *is_wanted && placement.is_several()) {
+        return Err(format!("{option} is for one process: leave out --app-cores"));
     }
     if placement.app_cores > 1 {
         // Its processes give up their rights, each by itself.

@@ -133,7 +133,7 @@ impl PlacementArguments {
     }
 
     /// Several processes, or one of them.
-    fn is_several(&self) -> bool {
+    pub fn is_several(&self) -> bool {
         self.app_core || self.app_cores > 1
     }
 
