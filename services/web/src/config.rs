@@ -1,5 +1,6 @@
 //! What the service is started with, and what can be wrong with it.
 
+use crate::rules::{ErrorPage, Fallback, Field, Redirect};
 use qanat_store::{PolicyKind, ReadCache};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr};
@@ -165,6 +166,14 @@ pub struct WebConfig {
     pub cache_control: Option<String>,
     /// Pages of this origin, or of all (`*`), may read what is served (Fetch, CORS); `None`: those of this server alone.
     pub allow_origin: Option<String>,
+    /// Fields of every response, besides those that the service writes.
+    pub headers: Vec<Field>,
+    /// Addresses that lead elsewhere, looked at before files are.
+    pub redirects: Vec<Redirect>,
+    /// File of the site that is served where there is none, with status 200; `None`: the answer is 404.
+    pub fallback: Option<Fallback>,
+    /// Files of the site that are served instead of the service's own pages for errors.
+    pub error_pages: Vec<ErrorPage>,
     /// Access log, combined format; `None`: none.
     pub access_log: Option<PathBuf>,
     /// Threads that read files.
@@ -205,6 +214,10 @@ impl WebConfig {
             index: "index.html".to_owned(),
             cache_control: None,
             allow_origin: None,
+            headers: Vec::new(),
+            redirects: Vec::new(),
+            fallback: None,
+            error_pages: Vec::new(),
             access_log: None,
             reader_threads: 2,
             window_bytes: 256 * 1024,

@@ -22,9 +22,11 @@ mod figures;
 pub mod http;
 pub mod metrics;
 mod readers;
+mod rules;
 mod service;
 
 pub use config::{Caching, CopyMode, Https, Limits, Site, WallClock, WebConfig, WebError};
 pub use figures::Figures;
+pub use rules::{ErrorPage, Fallback, Field, Redirect, RuleError};
 pub use qanat_store::{PolicyKind, ReadCacheFigures};
 pub use service::{WebHandle, WebService};

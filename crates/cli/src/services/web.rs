@@ -17,7 +17,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_web::{Caching, CopyMode, Figures, Site, WebConfig, WebService, metrics};
+use qanat_web::{Caching, CopyMode, ErrorPage, Fallback, Field, Figures, Redirect, Site, WebConfig, WebService, metrics};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -61,6 +61,9 @@ Examples:
   sudo qanat web ./site --https                      at https://10.77.0.2/, with a certificate of its own
   sudo qanat web ./site --https --certificate fullchain.pem --key privkey.pem --hsts 31536000
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+  sudo qanat web ./app --fallback /index.html --error-page 503=/busy.html       an application of one page
+  sudo qanat web ./site --redirect /old=/new --redirect '308:/blog/*=https://blog.example/*'
+  sudo qanat web ./site --header 'X-Frame-Options: DENY' --header \"Content-Security-Policy: default-src 'self'\"
   sudo qanat web ./site --read-cache 1024            large files are kept in a GiB of its own memory, and sent from there
   sudo qanat web ./site --metrics 127.0.0.1:9465     figures for Prometheus
   sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
@@ -101,6 +104,21 @@ pub struct Arguments {
     /// Value of a Cache-Control field on every file
     #[arg(long, value_name = "VALUE")]
     cache_control: Option<String>,
+    /// Pages of this origin, or of all (*), may read what is served (CORS)
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Option<String>,
+    /// A field of every response; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    header: Vec<Field>,
+    /// A path, or all that begin with it (*), leads elsewhere, by 301 or another status; may be repeated
+    #[arg(long, value_name = "[STATUS:]FROM[*]=TO[*]")]
+    redirect: Vec<Redirect>,
+    /// File served where there is none, as single-page applications want it
+    #[arg(long, value_name = "PATH")]
+    fallback: Option<Fallback>,
+    /// File served instead of the server's own page for 403, 404, 500 or 503; may be repeated
+    #[arg(long, value_name = "STATUS=PATH")]
+    error_page: Vec<ErrorPage>,
     /// How congestion is controlled (default: cubic); bbr keeps its rate on paths that lose at random
     #[arg(long, value_name = "ALGORITHM", value_parser = congestion::parse)]
     congestion: Option<CongestionAlgorithm>,
@@ -176,6 +194,11 @@ impl Arguments {
         config.preload = self.preload;
         config.access_log.clone_from(&self.access_log);
         config.cache_control.clone_from(&self.cache_control);
+        config.allow_origin.clone_from(&self.allow_origin);
+        config.headers.clone_from(&self.header);
+        config.redirects.clone_from(&self.redirect);
+        config.fallback.clone_from(&self.fallback);
+        config.error_pages.clone_from(&self.error_page);
         config.congestion = self.congestion;
         config.hidden_files = self.hidden;
         config.limits.connections_max = self.connections;

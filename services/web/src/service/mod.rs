@@ -10,12 +10,15 @@ mod layers;
 mod output;
 mod respond;
 mod secure;
+mod substitute;
 mod tick;
 
 #[cfg(test)]
 mod file_reads_tests;
 #[cfg(test)]
 mod flat_tests;
+#[cfg(test)]
+mod rules_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -32,6 +35,7 @@ use crate::http::date::DateCache;
 use crate::http::parse::ParseLimits;
 use crate::http::target;
 use crate::readers::{Done, Job, Readers};
+use crate::rules::{Redirects, Substitutes};
 use connection::{Connections, Phase};
 use desk::Desk;
 use file_reads::FileReads;
@@ -111,6 +115,8 @@ pub struct WebService {
     root_paths: Vec<PathBuf>,
     roots: Vec<Arc<Root>>,
     sites: HashMap<String, usize>,
+    redirects: Redirects,
+    substitutes: Substitutes,
     store: Store,
     memory: Option<Rc<DeviceMemory>>,
     readers: Option<Readers>,
@@ -199,6 +205,8 @@ impl WebService {
             root_paths,
             roots,
             sites,
+            redirects: Redirects::new(&config.redirects),
+            substitutes: Substitutes::new(config.fallback.as_ref(), &config.error_pages),
             store: Store::new(config.memory_bytes_max),
             memory: None,
             readers: None,

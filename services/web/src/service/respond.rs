@@ -26,6 +26,13 @@ pub(super) struct Exchange<'a, 'h, 'b> {
     seconds: u64,
 }
 
+impl Exchange<'_, '_, '_> {
+    /// When the request is answered, seconds since 1970.
+    pub(super) fn seconds(&self) -> u64 {
+        self.seconds
+    }
+}
+
 impl WebService {
     pub(super) fn on_request<C: Commands>(
         &mut self,
@@ -71,7 +78,7 @@ impl WebService {
         {
             let resource = Rc::clone(resource);
             self.figures.fast_path += 1;
-            return self.serve(exchange, &resource, context);
+            return self.serve(exchange, &resource, head, context);
         }
         let (path, _) = target::split_query(request.path_and_query);
         let path = match target::resolve(path, self.config.hidden_files) {
@@ -79,19 +86,22 @@ impl WebService {
             Err(TargetError::Malformed) => return self.refuse(exchange, 400, "This is no path.", context),
             Err(TargetError::NotFound) => return self.missing(exchange, 404, context),
         };
+        if let Some((status, to)) = self.redirects.find(&path) {
+            return self.lead_elsewhere(exchange, status, to, context);
+        }
         let key = ResourceKey { root: self.root_of(request.host), path: self.file_path(path).into_boxed_slice() };
         if let Some(resource) = self.store.find(&key) {
             let resource = Rc::clone(resource);
             if resource.is_fresh(exchange.seconds, self.config.check_files) {
                 self.store.remember_raw(host, request.path_and_query, &resource);
-                return self.serve(exchange, &resource, context);
+                return self.serve(exchange, &resource, head, context);
             }
             self.figures.reloads += u64::from(matches!(resource.target, Target::File(_)));
         }
         self.look_up(exchange, key, head, context);
     }
 
-    fn file_path(&self, mut path: Vec<u8>) -> Vec<u8> {
+    pub(super) fn file_path(&self, mut path: Vec<u8>) -> Vec<u8> {
         if path.is_empty() || path.ends_with(b"/") {
             path.extend_from_slice(self.config.index.as_bytes());
         }
@@ -106,7 +116,7 @@ impl WebService {
     }
 
     /// Has a reader find the file; the connection waits, others asking for the same wait with it.
-    fn look_up<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, key: ResourceKey, head: &[u8], context: &mut C) {
+    pub(super) fn look_up<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, key: ResourceKey, head: &[u8], context: &mut C) {
         let known = self.waiters.contains_key(&key);
         if !known && !self.submit_look_up(&key, exchange.seconds) {
             return self.refuse(exchange, 503, "The server can't read files now.", context);
@@ -181,21 +191,34 @@ impl WebService {
         let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else {
             return self.abort(id, context);
         };
+        let exchange = self.exchange(id, &request, context);
+        if self.is_substitute(&request, &resource.key) {
+            // What it stands for is known: the request finds it, and this.
+            return self.on_get(exchange, &head, context);
+        }
         if matches!(resource.target, Target::File(_)) {
             let host = if self.sites.is_empty() { b"" } else { request.host };
             self.store.remember_raw(host, request.path_and_query, resource);
         }
-        let exchange = self.exchange(id, &request, context);
-        self.serve(exchange, resource, context);
+        self.serve(exchange, resource, &head, context);
     }
 
-    fn serve<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, resource: &Resource, context: &mut C) {
+    fn serve<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, resource: &Resource, head: &[u8], context: &mut C) {
         resource.used.set(self.figures.requests);
         let variants = match &resource.target {
-            Target::Missing(status) => return self.missing(exchange, *status, context),
+            Target::Missing(status) => return self.substitute(exchange, &resource.key, *status, head, context),
             Target::Directory => return self.redirect(exchange, &resource.key.path, context),
             Target::File(variants) => variants,
         };
+        self.serve_file(exchange, variants, context);
+    }
+
+    pub(super) fn serve_file<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        variants: &[Option<Variant>; 3],
+        context: &mut C,
+    ) {
         let request = exchange.request;
         let identity = variants[0].as_ref();
         let variant = match identity {
@@ -254,7 +277,7 @@ impl WebService {
         self.finish(exchange, 200, length, false, context);
     }
 
-    fn send_body<C: Commands>(
+    pub(super) fn send_body<C: Commands>(
         &mut self,
         exchange: Exchange<'_, '_, '_>,
         variant: &Variant,
@@ -373,7 +396,44 @@ impl WebService {
         self.finish(exchange, 206, length, false, context);
     }
 
-    fn head(&mut self, status: u16, exchange: Exchange<'_, '_, '_>) -> ResponseHead {
+    /// Tells another address.
+    fn lead_elsewhere<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        status: u16,
+        mut to: String,
+        context: &mut C,
+    ) {
+        let (_, query) = target::split_query(exchange.request.path_and_query);
+        // The query is printable ASCII: the parser refuses everything else.
+        to.push_str(std::str::from_utf8(query).unwrap_or_default());
+        self.point_to(exchange, status, &to, "What was here is elsewhere.", context);
+    }
+
+    fn point_to<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        status: u16,
+        to: &str,
+        why: &str,
+        context: &mut C,
+    ) {
+        let page = error_page(status, why);
+        let body = if exchange.request.method == Method::Head { "" } else { &page };
+        let head = self
+            .head(status, exchange)
+            .field("Location", to)
+            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Length", page.len())
+            .finish(body.as_bytes());
+        self.short(exchange, status, head, context);
+    }
+
+    pub(super) fn send_head<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, head: Vec<u8>, context: &mut C) {
+        self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
+    }
+
+    pub(super) fn head(&mut self, status: u16, exchange: Exchange<'_, '_, '_>) -> ResponseHead {
         self.any_head(exchange.id, status, exchange.seconds, !exchange.keep)
     }
 
@@ -390,15 +450,7 @@ impl WebService {
             return self.refuse(exchange, 400, "This is served by HTTPS, and the request names no host.", context);
         };
         self.figures.redirects += 1;
-        let page = error_page(301, "This is served by HTTPS.");
-        let body = if request.method == Method::Head { "" } else { &page };
-        let head = self
-            .head(301, exchange)
-            .field("Location", address)
-            .field("Content-Type", "text/html; charset=utf-8")
-            .field("Content-Length", page.len())
-            .finish(body.as_bytes());
-        self.short(exchange, 301, head, context);
+        self.point_to(exchange, 301, &address, "This is served by HTTPS.", context);
     }
 
     fn options<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
@@ -420,15 +472,7 @@ impl WebService {
         location.push('/');
         // The query is printable ASCII: the parser refuses everything else.
         location.push_str(std::str::from_utf8(query).unwrap_or_default());
-        let page = error_page(301, "This is a directory: its address ends with a slash.");
-        let body = if exchange.request.method == Method::Head { "" } else { &page };
-        let head = self
-            .head(301, exchange)
-            .field("Location", location)
-            .field("Content-Type", "text/html; charset=utf-8")
-            .field("Content-Length", page.len())
-            .finish(body.as_bytes());
-        self.short(exchange, 301, head, context);
+        self.point_to(exchange, 301, &location, "This is a directory: its address ends with a slash.", context);
     }
 
     pub(super) fn missing<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, context: &mut C) {
@@ -469,7 +513,7 @@ impl WebService {
     }
 
     /// `length` is the content's, without the head: what the combined log format counts.
-    fn finish<C: Commands>(
+    pub(super) fn finish<C: Commands>(
         &mut self,
         exchange: Exchange<'_, '_, '_>,
         status: u16,

@@ -120,7 +120,8 @@ impl WebService {
         let origin = self.config.allow_origin.as_ref().map(|origin| {
             format!("Access-Control-Allow-Origin: {origin}\r\nAccess-Control-Expose-Headers: Content-Length, Content-Range, Date\r\n")
         });
-        strict.into_iter().chain(origin).collect()
+        let own = self.config.headers.iter().map(|field| format!("{field}\r\n"));
+        strict.into_iter().chain(origin).chain(own).collect()
     }
 
     /// The address by HTTPS of what was asked for; `None`: the request names no host.
