@@ -166,6 +166,8 @@ pub struct WebConfig {
     pub cache_control: Option<String>,
     /// Pages of this origin, or of all (`*`), may read what is served (Fetch, CORS); `None`: those of this server alone.
     pub allow_origin: Option<String>,
+    /// Directories without an index are listed.
+    pub listing: bool,
     /// Fields of every response, besides those that the service writes.
     pub headers: Vec<Field>,
     /// Addresses that lead elsewhere, looked at before files are.
@@ -214,6 +216,7 @@ impl WebConfig {
             index: "index.html".to_owned(),
             cache_control: None,
             allow_origin: None,
+            listing: false,
             headers: Vec::new(),
             redirects: Vec::new(),
             fallback: None,

@@ -63,7 +63,7 @@ Examples:
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
   sudo qanat web ./app --fallback /index.html --error-page 503=/busy.html       an application of one page
   sudo qanat web ./site --redirect /old=/new --redirect '308:/blog/*=https://blog.example/*'
-  sudo qanat web ./site --header 'X-Frame-Options: DENY' --header \"Content-Security-Policy: default-src 'self'\"
+  sudo qanat web ./site --header 'X-Frame-Options: DENY' --header 'Permissions-Policy: camera=()'
   sudo qanat web ./site --read-cache 1024            large files are kept in a GiB of its own memory, and sent from there
   sudo qanat web ./site --metrics 127.0.0.1:9465     figures for Prometheus
   sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
@@ -107,6 +107,9 @@ pub struct Arguments {
     /// Pages of this origin, or of all (*), may read what is served (CORS)
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Option<String>,
+    /// List directories that have no index.html
+    #[arg(long)]
+    listing: bool,
     /// A field of every response; may be repeated
     #[arg(long, value_name = "NAME: VALUE")]
     header: Vec<Field>,
@@ -195,6 +198,7 @@ impl Arguments {
         config.access_log.clone_from(&self.access_log);
         config.cache_control.clone_from(&self.cache_control);
         config.allow_origin.clone_from(&self.allow_origin);
+        config.listing = self.listing;
         config.headers.clone_from(&self.header);
         config.redirects.clone_from(&self.redirect);
         config.fallback.clone_from(&self.fallback);

@@ -3,6 +3,7 @@
 pub mod flat;
 pub mod head;
 pub mod library;
+pub(crate) mod listing;
 pub mod mime;
 pub mod object;
 pub mod resource;

@@ -2,6 +2,7 @@
 
 use super::flat::FlatObject;
 use super::head::{Representation, prepared_head};
+use super::listing;
 use super::object::{DeviceMemory, Object, PreparedBytes};
 use super::window::ALIGNMENT;
 use crate::http::encoding::Coding;
@@ -10,6 +11,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -184,6 +186,10 @@ pub struct LookupRules {
     pub cache_control: Option<String>,
     /// See [`Representation::common`].
     pub common: String,
+    /// File that is served for a directory.
+    pub index: String,
+    /// Directories without one are listed; `true` within: with their hidden files.
+    pub listing: Option<bool>,
 }
 
 /// What a look-up found; made on a reader thread.
@@ -202,6 +208,7 @@ pub enum Found {
 pub struct FoundVariant {
     path: PathBuf,
     identity: FileIdentity,
+    size: u64,
     representation: Representation,
     content: FoundContent,
 }
@@ -216,6 +223,7 @@ enum FoundContent {
 pub fn look_up(root: &Root, path: &[u8], rules: &LookupRules, now_seconds: u64) -> Found {
     let file = match root.open_below(path) {
         Ok(file) => file,
+        Err(Errno::NOENT) => return list(root, path, rules, now_seconds).unwrap_or(Found::Missing(404)),
         Err(error) => return Found::Missing(status_of(error)),
     };
     match file.metadata() {
@@ -240,6 +248,34 @@ pub fn look_up(root: &Root, path: &[u8], rules: &LookupRules, now_seconds: u64) 
         Err(_) => return Found::Missing(500),
     }
     Found::File(Box::new(variants))
+}
+
+/// The page of a directory whose index `path` would be; `None`: it isn't listed, or there is none.
+fn list(root: &Root, path: &[u8], rules: &LookupRules, now_seconds: u64) -> Option<Found> {
+    let hidden = rules.listing?;
+    let directory = path.strip_suffix(rules.index.as_bytes()).filter(|path| path.is_empty() || path.ends_with(b"/"))?;
+    let opened = root.open_below(if directory.is_empty() { b"." } else { directory }).ok()?;
+    let page = listing::page(&opened, directory, hidden).ok()?;
+    let mut hasher = DefaultHasher::new();
+    page.hash(&mut hasher);
+    let size = page.len() as u64;
+    let representation = Representation {
+        media_type: "text/html; charset=utf-8",
+        etag: format!("\"{size:x}-{:x}\"", hasher.finish()),
+        last_modified: now_seconds,
+        coding: None,
+        varies: false,
+        cache_control: rules.cache_control.clone(),
+        common: rules.common.clone(),
+    };
+    let mut master = prepared_head(&representation, size);
+    let head_length = master.len();
+    master.extend_from_slice(&page);
+    let content = FoundContent::Prepared(PreparedBytes::new(master, head_length, rules.payload_bytes));
+    // No file is in this state: what is in the directory may change without it, so that the page is good for this second.
+    let identity = FileIdentity { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
+    let path = root.path.join(Path::new(std::ffi::OsStr::from_bytes(directory)));
+    Some(Found::File(Box::new([Some(FoundVariant { path, identity, size, representation, content }), None, None])))
 }
 
 fn status_of(error: Errno) -> u16 {
@@ -284,7 +320,7 @@ fn read(
         };
         if identity.size > rules.object_bytes_max {
             let content = FoundContent::Opened(OpenFile::new(file, identity, rules.reads_around));
-            return Ok(FoundVariant { path: full, identity, representation, content });
+            return Ok(FoundVariant { path: full, identity, size: identity.size, representation, content });
         }
         let mut master = prepared_head(&representation, identity.size);
         let head_length = master.len();
@@ -298,6 +334,7 @@ fn read(
             return Ok(FoundVariant {
                 path: full,
                 identity,
+                size: identity.size,
                 representation,
                 content: FoundContent::Prepared(prepared),
             });
@@ -414,7 +451,7 @@ impl Resource {
                             Content::File(Arc::new(file))
                         }
                     };
-                    let size = found.identity.size;
+                    let size = found.size;
                     let file = Some((found.path, found.identity));
                     Variant { file, size, representation: found.representation, content }
                 })

@@ -313,6 +313,8 @@ impl WebService {
             reads_around: self.config.read_cache != Caching::Kernel,
             cache_control: self.config.cache_control.clone(),
             common: self.common_fields(false),
+            index: self.config.index.clone(),
+            listing: self.config.listing.then_some(self.config.hidden_files),
         };
         if self.config.preload {
             self.preload(&rules, context.now());

@@ -111,3 +111,25 @@ fn an_application_is_served_where_nothing_is() {
     // Hidden files are not there, and not the application.
     assert_eq!(bench.get("/.git/config", "").status, 404);
 }
+
+#[test]
+fn directories_without_an_index_are_listed_as_they_are() {
+    let directory = site();
+    let mut bench = bench(&directory, |config| config.listing = true);
+    let page = bench.get("/e/", "");
+    assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(String::from_utf8_lossy(&page.body).contains("<a href=\"./404.html\">404.html</a></td><td>15</td>"));
+    let tag = page.field("etag").unwrap().to_owned();
+    assert_eq!(bench.get("/e/", &format!("If-None-Match: {tag}\r\n")).status, 304);
+    // What is in it changes, and not the directory itself.
+    fs::write(directory.path().join("e/404.html"), "longer than before").unwrap();
+    bench.pass(std::time::Duration::from_secs(2));
+    let page = bench.get("/e/", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!(page.status, 200);
+    assert!(String::from_utf8_lossy(&page.body).contains("</a></td><td>18</td>"));
+    assert_eq!(bench.get("/", "").body, b"<p>the application</p>");
+    assert_eq!((bench.get("/e", "").status, bench.get("/none/", "").status), (301, 404));
+    fs::write(directory.path().join("e/index.html"), "an index").unwrap();
+    bench.pass(std::time::Duration::from_secs(2));
+    assert_eq!(bench.get("/e/", "").body, b"an index");
+}
