@@ -9,6 +9,8 @@ fn rules() -> LookupRules {
         reads_around: false,
         cache_control: None,
         common: String::new(),
+        index: "index.html".to_owned(),
+        listing: None,
     }
 }
 
