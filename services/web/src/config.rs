@@ -86,6 +86,10 @@ pub struct Limits {
     pub connections_max: usize,
     /// Of these, those of one peer (an IPv4 address, an IPv6 network of 64 bits); further ones are reset. 0: no limit.
     pub connections_per_peer: usize,
+    /// Requests a second of one peer, on average (beyond: 429). 0: no limit.
+    pub requests_per_peer: u32,
+    /// Requests that a peer may make at once, after it made none for a while.
+    pub requests_burst: u32,
     /// Bytes of a request's head (beyond: 431).
     pub head_bytes_max: usize,
     /// Bytes of a request target (beyond: 414).
@@ -116,6 +120,8 @@ impl Default for Limits {
         Limits {
             connections_max: 16_384,
             connections_per_peer: 12_288,
+            requests_per_peer: 0,
+            requests_burst: 100,
             head_bytes_max: 16 * 1024,
             target_bytes_max: 8 * 1024,
             head_timeout: Duration::from_secs(10),

@@ -34,6 +34,8 @@ pub struct Figures {
     pub connections_broken: u64,
     /// Commands the stack refused.
     pub commands_refused: u64,
+    /// Requests refused because their peer made too many (429).
+    pub requests_limited: u64,
     /// Requests refused as malformed (400, 414, 431, 505 …).
     pub parse_errors: u64,
     /// Connections closed because a request head was not complete in time.
@@ -112,6 +114,7 @@ impl Figures {
             (&mut self.connections_refused_peer, ended.connections_refused_peer),
             (&mut self.connections_broken, ended.connections_broken),
             (&mut self.commands_refused, ended.commands_refused),
+            (&mut self.requests_limited, ended.requests_limited),
             (&mut self.parse_errors, ended.parse_errors),
             (&mut self.timeouts_head, ended.timeouts_head),
             (&mut self.timeouts_idle, ended.timeouts_idle),

@@ -135,6 +135,12 @@ pub struct Arguments {
     /// and at least 64; 0: no limit
     #[arg(long, value_name = "COUNT")]
     connections_per_peer: Option<usize>,
+    /// Requests a second of one peer, on average; beyond, they are answered with 429. 0: no limit
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    requests_per_peer: u32,
+    /// Requests that a peer may make at once, when it made none for a while
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    requests_burst: u32,
     /// Seconds an unused connection is kept
     #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     idle_timeout: u64,
@@ -205,6 +211,8 @@ impl Arguments {
         config.error_pages.clone_from(&self.error_page);
         config.congestion = self.congestion;
         config.hidden_files = self.hidden;
+        config.limits.requests_per_peer = self.requests_per_peer;
+        config.limits.requests_burst = self.requests_burst;
         config.limits.connections_max = self.connections;
         config.limits.connections_per_peer = self.connections_per_peer.unwrap_or((self.connections / 4 * 3).max(64));
         config.limits.send_timeout = Duration::from_secs(self.send_timeout);

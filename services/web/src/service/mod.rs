@@ -8,6 +8,7 @@ mod flat_range;
 mod input;
 mod layers;
 mod output;
+mod request_rate;
 mod respond;
 mod secure;
 mod substitute;
@@ -45,6 +46,7 @@ use qanat::{
     StartError, Time,
 };
 use qanat_tls::Loaded;
+use request_rate::RequestRate;
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -117,6 +119,7 @@ pub struct WebService {
     sites: HashMap<String, usize>,
     redirects: Redirects,
     substitutes: Substitutes,
+    request_rate: Option<RequestRate>,
     store: Store,
     memory: Option<Rc<DeviceMemory>>,
     readers: Option<Readers>,
@@ -206,6 +209,7 @@ impl WebService {
             roots,
             sites,
             redirects: Redirects::new(&config.redirects),
+            request_rate: RequestRate::new(config.limits.requests_per_peer, config.limits.requests_burst),
             substitutes: Substitutes::new(config.fallback.as_ref(), &config.error_pages),
             store: Store::new(config.memory_bytes_max),
             memory: None,

@@ -43,7 +43,13 @@ impl WebService {
     ) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.requests = connection.requests.saturating_add(1);
+        let peer = connection.peer.ip().into();
         let exchange = self.exchange(id, request, context);
+        let now_ms = milliseconds(context.now());
+        if self.request_rate.as_mut().is_some_and(|rate| !rate.allows(peer, now_ms)) {
+            self.figures.requests_limited += 1;
+            return self.refuse(exchange, 429, "There were too many requests: wait a second.", context);
+        }
         if self.is_redirected(id) {
             return self.answer_with_https(exchange, context);
         }
@@ -497,6 +503,9 @@ impl WebService {
         let mut head = self.head(status, exchange);
         if status == 405 {
             head = head.field("Allow", ALLOW);
+        }
+        if status == 429 {
+            head = head.field("Retry-After", 1);
         }
         let bytes = head
             .field("Content-Type", "text/html; charset=utf-8")

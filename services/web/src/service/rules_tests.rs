@@ -133,3 +133,20 @@ fn directories_without_an_index_are_listed_as_they_are() {
     bench.pass(std::time::Duration::from_secs(2));
     assert_eq!(bench.get("/e/", "").body, b"an index");
 }
+
+#[test]
+fn a_peer_makes_so_many_requests() {
+    let directory = site();
+    let mut bench = bench(&directory, |config| {
+        config.limits.requests_per_peer = 2;
+        config.limits.requests_burst = 3;
+    });
+    let statuses: Vec<u16> = (0..5).map(|_| bench.get("/page.txt", "").status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    let refused = bench.get("/page.txt", "");
+    assert_eq!((refused.field("retry-after"), refused.field("connection")), (Some("1"), Some("keep-alive")));
+    assert_eq!(bench.service.figures().requests_limited, 3);
+    bench.pass(std::time::Duration::from_secs(1));
+    let statuses: Vec<u16> = (0..3).map(|_| bench.get("/page.txt", "").status).collect();
+    assert_eq!(statuses, [200, 200, 429]);
+}
