@@ -11,6 +11,7 @@ const PLACES: usize = 65_536;
 const REQUEST: u64 = 1_000;
 
 #[derive(Clone, Copy, Default)]
+#[derive(Debug)]
 struct Place {
     /// Which peer it is of; 0: nobody's.
     key: u32,
@@ -21,6 +22,7 @@ struct Place {
 }
 
 /// The table.
+#[derive(Debug)]
 pub(super) struct RequestRate {
     per_s: u64,
     /// Credit at most: what may come at once.
