@@ -75,11 +75,12 @@ impl AccessLog {
         self.drops + self.failed.load(Ordering::Relaxed)
     }
 
-    /// Adds a line. `request` is `None` if there was no telling what it is; `is_http2`: it came as a stream.
+    /// Adds a line. `user`: who the client says it is; `request` is `None` if there was no telling what it is; `is_http2`: it came as a stream.
     pub fn line(
         &mut self,
         seconds: u64,
         peer: SocketAddr,
+        user: Option<&str>,
         is_http2: bool,
         request: Option<&Request<'_, '_>>,
         status: u16,
@@ -90,7 +91,13 @@ impl AccessLog {
         }
         let buffer = &mut self.buffer;
         // Writing to a vector can't fail.
-        let _ = write!(buffer, "{} - - [{}] \"", peer.ip(), self.time.1);
+        let _ = write!(buffer, "{} - ", peer.ip());
+        match user {
+            // A blank would end it.
+            Some(user) if !user.is_empty() => escape(buffer, user.replace(' ', "_").as_bytes()),
+            _ => buffer.push(b'-'),
+        }
+        let _ = write!(buffer, " [{}] \"", self.time.1);
         match request {
             Some(request) => {
                 escape(buffer, request.method_name.as_bytes());
@@ -232,7 +239,7 @@ mod tests {
         let limits = ParseLimits { head_bytes_max: 16384, target_bytes_max: 8192 };
         let Outcome::Complete(request) = parse(text, &mut storage, &limits) else { panic!() };
         let peer: SocketAddr = "192.0.2.7:1234".parse().unwrap();
-        log.line(784_111_777, peer, false, Some(&request), 200, 42);
+        log.line(784_111_777, peer, Some("a n\"n"), false, Some(&request), 200, 42);
         log.flush();
         // The writer's queue keeps order, so a rename after the first line is there loses nothing.
         for _ in 0..500 {
@@ -243,11 +250,11 @@ mod tests {
         }
         std::fs::rename(&path, directory.path().join("old")).unwrap();
         assert!(log.reopen());
-        log.line(784_111_777, peer, false, None, 400, 0);
+        log.line(784_111_777, peer, None, false, None, 400, 0);
         drop(log);
         assert_eq!(
             std::fs::read_to_string(directory.path().join("old")).unwrap(),
-            "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a\\x22b HTTP/1.1\" 200 42 \"http://r/\" \"x\\x5Cy \\x22z\\x22\"\n"
+            "192.0.2.7 - a_n\\x22n [06/Nov/1994:08:49:37 +0000] \"GET /a\\x22b HTTP/1.1\" 200 42 \"http://r/\" \"x\\x5Cy \\x22z\\x22\"\n"
         );
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),

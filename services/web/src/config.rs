@@ -1,6 +1,6 @@
 //! What the service is started with, and what can be wrong with it.
 
-use crate::rules::{ErrorPage, Fallback, Field, Redirect};
+use crate::rules::{PasswordFileError, Rules, Site};
 use qanat_store::{PolicyKind, ReadCache};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr};
@@ -55,15 +55,6 @@ pub enum WallClock {
     System,
     /// Simulation: this many Unix seconds at [`qanat::Time::ZERO`].
     FromZero(u64),
-}
-
-/// A virtual host: these names are served from this directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Site {
-    /// Host names, without port, any case.
-    pub hosts: Vec<String>,
-    /// Document root.
-    pub root: PathBuf,
 }
 
 /// How content is served over TLS.
@@ -168,20 +159,8 @@ pub struct WebConfig {
     pub precompressed: bool,
     /// File served for a directory.
     pub index: String,
-    /// Value of a `Cache-Control` field on every file; `None`: none.
-    pub cache_control: Option<String>,
-    /// Pages of this origin, or of all (`*`), may read what is served (Fetch, CORS); `None`: those of this server alone.
-    pub allow_origin: Option<String>,
-    /// Directories without an index are listed.
-    pub listing: bool,
-    /// Fields of every response, besides those that the service writes.
-    pub headers: Vec<Field>,
-    /// Addresses that lead elsewhere, looked at before files are.
-    pub redirects: Vec<Redirect>,
-    /// File of the site that is served where there is none, with status 200; `None`: the answer is 404.
-    pub fallback: Option<Fallback>,
-    /// Files of the site that are served instead of the service's own pages for errors.
-    pub error_pages: Vec<ErrorPage>,
+    /// Rules of all sites; those of [`sites`](WebConfig::sites) may have others of their own.
+    pub rules: Rules,
     /// Access log, combined format; `None`: none.
     pub access_log: Option<PathBuf>,
     /// Threads that read files.
@@ -220,13 +199,7 @@ impl WebConfig {
             hidden_files: false,
             precompressed: true,
             index: "index.html".to_owned(),
-            cache_control: None,
-            allow_origin: None,
-            listing: false,
-            headers: Vec::new(),
-            redirects: Vec::new(),
-            fallback: None,
-            error_pages: Vec::new(),
+            rules: Rules::default(),
             access_log: None,
             reader_threads: 2,
             window_bytes: 256 * 1024,
@@ -251,6 +224,15 @@ pub enum WebError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Two sites have the same name.
+    #[error("the host {host} is named twice: each name is of one site.")]
+    Twice {
+        /// The name.
+        host: String,
+    },
+    /// A file of passwords is none.
+    #[error(transparent)]
+    Passwords(#[from] PasswordFileError),
     /// The access log can't be opened.
     #[error(
         "access log {}: {error}. Create its directory, make it writable, or name another file.",

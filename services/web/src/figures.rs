@@ -36,6 +36,12 @@ pub struct Figures {
     pub commands_refused: u64,
     /// Requests refused because their peer made too many (429).
     pub requests_limited: u64,
+    /// Passwords that were looked at, and were right. One that was right before is not looked at again.
+    pub passwords_right: u64,
+    /// Passwords that were looked at, and were wrong.
+    pub passwords_wrong: u64,
+    /// Passwords that were not looked at, because others were under way (429, 503).
+    pub guesses_limited: u64,
     /// Requests refused as malformed (400, 414, 431, 505 …).
     pub parse_errors: u64,
     /// Connections closed because a request head was not complete in time.
@@ -115,6 +121,9 @@ impl Figures {
             (&mut self.connections_broken, ended.connections_broken),
             (&mut self.commands_refused, ended.commands_refused),
             (&mut self.requests_limited, ended.requests_limited),
+            (&mut self.passwords_right, ended.passwords_right),
+            (&mut self.passwords_wrong, ended.passwords_wrong),
+            (&mut self.guesses_limited, ended.guesses_limited),
             (&mut self.parse_errors, ended.parse_errors),
             (&mut self.timeouts_head, ended.timeouts_head),
             (&mut self.timeouts_idle, ended.timeouts_idle),

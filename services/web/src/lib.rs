@@ -25,8 +25,10 @@ mod readers;
 mod rules;
 mod service;
 
-pub use config::{Caching, CopyMode, Https, Limits, Site, WallClock, WebConfig, WebError};
+pub use config::{Caching, CopyMode, Https, Limits, WallClock, WebConfig, WebError};
 pub use figures::Figures;
-pub use rules::{ErrorPage, Fallback, Field, Redirect, RuleError};
 pub use qanat_store::{PolicyKind, ReadCacheFigures};
+pub use rules::{
+    BasicAuth, ConfigFile, ConfigFileError, ErrorPage, Fallback, Field, PasswordFileError, Redirect, Rewrite, RuleError, Rules, Site,
+};
 pub use service::{WebHandle, WebService};

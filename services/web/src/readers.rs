@@ -1,7 +1,9 @@
 //! Reader threads: everything that may block on a disk happens here, so the service's thread never waits.
 
-use crate::content::resource::{Found, LookupRules, OpenFile, Root, look_up};
+use crate::content::resource::{Found, LookUp, LookupRules, OpenFile, Root, SiteRules};
 use crate::content::window::Buffer;
+use crate::http::authorization::Credentials;
+use crate::rules::Passwords;
 use qanat::{Bytes, Doorbell};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +11,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Work for a reader. There is at most one look-up and one piece per connection under way: the queue is bounded.
+/// Who says to be whom, where.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Guess {
+    /// Index of the site.
+    pub site: usize,
+    /// Index of the protection space.
+    pub space: usize,
+    /// What was said.
+    pub credentials: Credentials,
+}
+
+/// Work for a reader. There is at most one look-up, one guess and one piece per connection under way: the queues are bounded.
 #[derive(Debug)]
 pub enum Job {
     /// Find and read a file.
@@ -20,6 +33,8 @@ pub enum Job {
         root_index: usize,
         /// The root.
         root: Arc<Root>,
+        /// Rules of its site.
+        rules: Arc<SiteRules>,
         /// Path below it.
         path: Box<[u8]>,
         /// The time, seconds since 1970.
@@ -37,6 +52,13 @@ pub enum Job {
         length: usize,
         /// Where they go.
         buffer: Buffer,
+    },
+    /// See whether a password is right: by a thread that does nothing else.
+    Verify {
+        /// What was said.
+        guess: Guess,
+        /// Where it is looked up.
+        passwords: Arc<Passwords>,
     },
 }
 
@@ -61,6 +83,13 @@ pub enum Done {
         /// The bytes asked for, all of them.
         bytes: io::Result<Bytes>,
     },
+    /// The result of [`Job::Verify`].
+    Verified {
+        /// As in the job.
+        guess: Guess,
+        /// Whether it is.
+        is_right: bool,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +103,8 @@ struct Results {
 #[derive(Debug)]
 pub struct Readers {
     jobs: Option<Sender<Job>>,
+    /// Those that are about passwords.
+    guesses: Option<Sender<Job>>,
     results: Arc<Results>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -86,14 +117,22 @@ impl Readers {
     pub fn start(count: usize, rules: LookupRules, doorbell: &Doorbell) -> io::Result<Readers> {
         let (sender, receiver) = channel();
         let receiver = Arc::new(Mutex::new(receiver));
+        let (guesses, to_verify) = channel();
+        let to_verify = Arc::new(Mutex::new(to_verify));
         let results = Arc::new(Results::default());
         let rules = Arc::new(rules);
-        let mut readers = Readers { jobs: Some(sender), results: Arc::clone(&results), threads: Vec::new() };
-        for number in 0..count.max(1) {
-            let (receiver, results) = (Arc::clone(&receiver), Arc::clone(&results));
+        let mut readers = Readers {
+            jobs: Some(sender),
+            guesses: Some(guesses),
+            results: Arc::clone(&results),
+            threads: Vec::new(),
+        };
+        let names = (0..count.max(1)).map(|number| (format!("web-reader-{number}"), &receiver));
+        for (name, receiver) in names.chain([("web-passwords".to_owned(), &to_verify)]) {
+            let (receiver, results) = (Arc::clone(receiver), Arc::clone(&results));
             let (rules, doorbell) = (Arc::clone(&rules), doorbell.clone());
             let thread = std::thread::Builder::new()
-                .name(format!("web-reader-{number}"))
+                .name(name)
                 .spawn(move || run(&receiver, &results, &rules, &doorbell))?;
             readers.threads.push(thread);
         }
@@ -102,7 +141,8 @@ impl Readers {
 
     /// Hands `job` over; `false` if no thread is left to do it.
     pub fn submit(&self, job: Job) -> bool {
-        self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+        let queue = if matches!(job, Job::Verify { .. }) { &self.guesses } else { &self.jobs };
+        queue.as_ref().is_some_and(|queue| queue.send(job).is_ok())
     }
 
     /// Takes what is done, if anything is.
@@ -119,7 +159,7 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        self.jobs = None;
+        (self.jobs, self.guesses) = (None, None);
         for thread in self.threads.drain(..) {
             // A thread that panicked has nothing to say here.
             let _ = thread.join();
@@ -142,13 +182,17 @@ fn run(jobs: &Mutex<Receiver<Job>>, results: &Results, rules: &LookupRules, door
 
 fn perform(job: Job, rules: &LookupRules) -> Done {
     match job {
-        Job::LookUp { epoch, root_index, root, path, now_seconds } => {
-            let found = look_up(&root, &path, rules, now_seconds);
+        Job::LookUp { epoch, root_index, root, rules: site, path, now_seconds } => {
+            let found = LookUp { root: &root, path: &path, rules, site: &site, now_seconds }.find();
             Done::LookUp { epoch, root_index, path, found }
         }
         Job::Read { token, file, start, length, mut buffer } => {
             let bytes = file.read(start, length, buffer.target()).map(|()| buffer.into_bytes(length));
             Done::Read { token, bytes }
+        }
+        Job::Verify { guess, passwords } => {
+            let is_right = passwords.is_right(&guess.credentials.user, &guess.credentials.password);
+            Done::Verified { guess, is_right }
         }
     }
 }

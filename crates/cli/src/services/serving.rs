@@ -60,14 +60,15 @@ impl Serving {
         Ok(service)
     }
 
-    /// What SIGHUP does.
-    pub fn reload(&self) -> Box<dyn FnMut() + Send> {
+    /// What SIGHUP does. `set`: what it does besides, before the service looks at its files again.
+    pub fn reload(&self, mut set: impl FnMut(&WebHandle) + Send + 'static) -> Box<dyn FnMut() + Send> {
         let (service, access_log, https) = (Arc::clone(&self.service), self.access_log.clone(), self.https.clone());
         Box::new(move || {
             access_log.iter().for_each(|log| tell_of_lost(log));
             let tls = https.as_ref().and_then(|secrets| secrets.reload());
             for service in service.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                 tls.iter().cloned().for_each(|tls| service.set_tls(tls));
+                set(service);
                 service.reload();
             }
         })

@@ -112,7 +112,7 @@ impl Arguments {
         let mut config = WebConfig::new("");
         config.port = self.https.port(self.port);
         config.access_log.clone_from(&self.access_log);
-        config.allow_origin = Some(self.allow_origin.clone());
+        config.rules.allow_origin = Some(self.allow_origin.clone());
         config.congestion = self.congestion;
         if self.read_cache > 0 {
             let bytes = (self.read_cache as usize) << 20;
@@ -205,7 +205,7 @@ impl Application for Video<'_> {
     }
 
     fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
-        Some(self.serving.reload())
+        Some(self.serving.reload(|_| ()))
     }
 
     fn announcement(&self, place: &Place) -> Announcement {

@@ -1,5 +1,7 @@
 //! `qanat web`: a directory, served from our own TCP.
 
+mod rules;
+
 use super::congestion;
 use super::https::HttpsArguments;
 use super::read_cache::{self, ReadCacheOf, ReadCachePolicy};
@@ -13,11 +15,13 @@ use crate::host::privilege::access::Need;
 use crate::host::privilege::paths::served;
 use crate::host::{self, Application, HostArguments};
 use crate::live::grouped;
+use crate::say;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_web::{Caching, CopyMode, ErrorPage, Fallback, Field, Figures, Redirect, Site, WebConfig, WebService, metrics};
+use qanat_web::{Caching, CopyMode, Figures, Rules, Site, WebConfig, WebService, metrics};
+use rules::{RulesArguments, Sites};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -61,14 +65,17 @@ Examples:
   sudo qanat web ./site --https                      at https://10.77.0.2/, with a certificate of its own
   sudo qanat web ./site --https --certificate fullchain.pem --key privkey.pem --hsts 31536000
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+  sudo qanat web ./site --config site.toml           rules and hosts from a file, read again on HUP
+  qanat web ./site --config site.toml --check        what is wrong with it, if something is
   sudo qanat web ./app --fallback /index.html --error-page 503=/busy.html       an application of one page
   sudo qanat web ./site --redirect /old=/new --redirect '308:/blog/*=https://blog.example/*'
   sudo qanat web ./site --header 'X-Frame-Options: DENY' --header 'Permissions-Policy: camera=()'
+  sudo qanat web ./site --compress --basic-auth '/admin/*=/etc/qanat/admin.users'     made by htpasswd -B
   sudo qanat web ./site --read-cache 1024            large files are kept in a GiB of its own memory, and sent from there
   sudo qanat web ./site --metrics 127.0.0.1:9465     figures for Prometheus
   sudo qanat web ./site --export                     figures as a file in /run/qanat/export/web
   sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
-Signals: INT, TERM: finish what is under way and stop. HUP: look at the files and certificates again, reopen the log.
+Signals: INT, TERM: finish what is under way and stop. HUP: look at the files, rules and certificates again, reopen the log.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
 pub struct Arguments {
     /// Directory to serve
@@ -79,9 +86,6 @@ pub struct Arguments {
     /// How each segment gets its bytes: copies kept ready in device memory, or one copied at each sending
     #[arg(long, value_enum, default_value_t = Copy::Pre)]
     copy: Copy,
-    /// Serve requests for this host from another directory; may be repeated
-    #[arg(long, value_name = "NAME=DIRECTORY", value_parser = parse_site)]
-    host: Vec<Site>,
     /// Memory for content in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1_048_576))]
     memory: usize,
@@ -101,27 +105,6 @@ pub struct Arguments {
     /// Write a log in combined format to this file
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// Value of a Cache-Control field on every file
-    #[arg(long, value_name = "VALUE")]
-    cache_control: Option<String>,
-    /// Pages of this origin, or of all (*), may read what is served (CORS)
-    #[arg(long, value_name = "ORIGIN")]
-    allow_origin: Option<String>,
-    /// List directories that have no index.html
-    #[arg(long)]
-    listing: bool,
-    /// A field of every response; may be repeated
-    #[arg(long, value_name = "NAME: VALUE")]
-    header: Vec<Field>,
-    /// A path, or all that begin with it (*), leads elsewhere, by 301 or another status; may be repeated
-    #[arg(long, value_name = "[STATUS:]FROM[*]=TO[*]")]
-    redirect: Vec<Redirect>,
-    /// File served where there is none, as single-page applications want it
-    #[arg(long, value_name = "PATH")]
-    fallback: Option<Fallback>,
-    /// File served instead of the server's own page for 403, 404, 500 or 503; may be repeated
-    #[arg(long, value_name = "STATUS=PATH")]
-    error_page: Vec<ErrorPage>,
     /// How congestion is controlled (default: cubic); bbr keeps its rate on paths that lose at random
     #[arg(long, value_name = "ALGORITHM", value_parser = congestion::parse)]
     congestion: Option<CongestionAlgorithm>,
@@ -156,6 +139,11 @@ pub struct Arguments {
     /// Figures in Prometheus' format, at this address of the kernel's
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Read all that is configured, say what is wrong with it, and end
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    rules: RulesArguments,
     #[command(flatten)]
     https: HttpsArguments,
     #[command(flatten)]
@@ -173,7 +161,7 @@ enum Copy {
 
 fn parse_site(text: &str) -> Result<Site, String> {
     let (host, root) = text.split_once('=').ok_or("write it as NAME=DIRECTORY")?;
-    Ok(Site { hosts: vec![host.to_owned()], root: root.into() })
+    Ok(Site { hosts: vec![host.to_owned()], root: root.into(), rules: Rules::default() })
 }
 
 impl Arguments {
@@ -182,9 +170,10 @@ impl Arguments {
     }
 
     /// `serves_six`: over IPv6 too, or perhaps.
-    fn config(&self, serves_six: bool) -> WebConfig {
+    fn config(&self, sites: &Sites, serves_six: bool) -> WebConfig {
         let mut config = WebConfig::new(&self.directory);
-        config.sites.clone_from(&self.host);
+        config.rules.clone_from(&sites.rules);
+        config.sites.clone_from(&sites.hosts);
         config.port = self.port();
         config.copy_mode = match self.copy {
             Copy::Pre => CopyMode::Pre,
@@ -202,13 +191,6 @@ impl Arguments {
         };
         config.preload = self.preload;
         config.access_log.clone_from(&self.access_log);
-        config.cache_control.clone_from(&self.cache_control);
-        config.allow_origin.clone_from(&self.allow_origin);
-        config.listing = self.listing;
-        config.headers.clone_from(&self.header);
-        config.redirects.clone_from(&self.redirect);
-        config.fallback.clone_from(&self.fallback);
-        config.error_pages.clone_from(&self.error_page);
         config.congestion = self.congestion;
         config.hidden_files = self.hidden;
         config.limits.requests_per_peer = self.requests_per_peer;
@@ -223,10 +205,10 @@ impl Arguments {
     }
 
     /// A small site is to start where there is little memory; files may be added while it is served.
-    fn frame_memory_mib(&self) -> u32 {
+    fn frame_memory_mib(&self, sites: &Sites) -> u32 {
         self.frame_memory.unwrap_or_else(|| {
             let mut frames = 0;
-            for directory in self.roots() {
+            for directory in self.roots(sites) {
                 count_frames(directory, &mut frames);
             }
             let bytes = 2 * frames * u64::from(MemoryPlan::frame_size_for(1_500));
@@ -234,8 +216,8 @@ impl Arguments {
         })
     }
 
-    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
-        std::iter::once(&self.directory).chain(self.host.iter().map(|site| &site.root))
+    fn roots<'a>(&'a self, sites: &'a Sites) -> impl Iterator<Item = &'a PathBuf> {
+        std::iter::once(&self.directory).chain(sites.hosts.iter().map(|site| &site.root))
     }
 }
 
@@ -244,8 +226,28 @@ fn count(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
+/// Reads all that is configured.
+fn check(arguments: &Arguments) -> Result<(), String> {
+    let serving = Serving::new(&arguments.https, None)?;
+    let sites = arguments.rules.sites()?;
+    let hosts = sites.hosts.len();
+    let mut config = arguments.config(&sites, false);
+    // It would be made.
+    config.access_log = None;
+    config.https = serving.https(&arguments.https, &[])?;
+    WebService::new(config).map_err(|error| error.to_string())?;
+    let directory = arguments.directory.display();
+    let text = format!("{directory} can be served as it is configured, and {hosts} more hosts.");
+    let fields = json!({ "event": "checked", "directory": directory.to_string(), "hosts": hosts });
+    say::done(arguments.place.json, &fields, &text);
+    Ok(())
+}
+
 /// Runs the server until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.check {
+        return check(arguments);
+    }
     host::run(&arguments.place, || {
         // What can be wrong with the content is said before anything is made.
         std::fs::read_dir(&arguments.directory).map_err(|error| {
@@ -257,7 +259,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                         `qanat cert` makes one"
                 .to_owned());
         }
-        Ok(Web { arguments, serving })
+        let sites = arguments.rules.sites()?;
+        Ok(Web { arguments, serving, sites })
     })
 }
 
@@ -265,6 +268,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 struct Web<'a> {
     arguments: &'a Arguments,
     serving: Serving,
+    sites: Sites,
 }
 
 impl Application for Web<'_> {
@@ -285,16 +289,19 @@ impl Application for Web<'_> {
         match self.arguments.copy {
             // What is sealed is of one connection: no ready frame serves another.
             Copy::Pre if self.arguments.https.https => 0,
-            Copy::Pre => (self.arguments.frame_memory_mib() << 20) / frame_size,
+            Copy::Pre => (self.arguments.frame_memory_mib(&self.sites) << 20) / frame_size,
             Copy::PerSend => 0,
         }
     }
 
     fn files(&self) -> Files {
-        let trees = self.arguments.roots().map(|root| Need::Tree(root.clone(), self.arguments.hidden));
-        let (read, write) = self.serving.places();
-        let read = self.arguments.roots().flat_map(|root| served(root)).chain(read);
-        Files::new(trees.chain(self.serving.needs()).collect(), read.collect(), write)
+        let Web { arguments, serving, sites } = self;
+        let trees = arguments.roots(sites).map(|root| Need::Tree(root.clone(), arguments.hidden));
+        let needs = trees.chain(serving.needs()).chain(sites.needs(&arguments.rules));
+        let (read, write) = serving.places();
+        let read = read.into_iter().chain(sites.places(&arguments.rules));
+        let read = arguments.roots(sites).flat_map(|root| served(root)).chain(read);
+        Files::new(needs.collect(), read.collect(), write)
     }
 
     fn export(&self) -> Option<&ExportArguments> {
@@ -307,7 +314,7 @@ impl Application for Web<'_> {
     }
 
     fn service(&self, place: &Place) -> Result<WebService, String> {
-        let mut config = self.arguments.config(place.serves_six);
+        let mut config = self.arguments.config(&self.sites, place.serves_six);
         if place.stack != StackPlace::Linked {
             // There are no ready frames elsewhere.
             config.copy_mode = CopyMode::PerSend;
@@ -321,7 +328,8 @@ impl Application for Web<'_> {
     }
 
     fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
-        Some(self.serving.reload())
+        let rules = self.arguments.rules.clone();
+        Some(self.serving.reload(move |service| rules.set(service)))
     }
 
     fn notes(service: &mut WebService) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Content: files of a document root as prepared objects, kept within a memory budget; or the objects of a library, read as they go.
 
+pub(crate) mod compress;
 pub mod flat;
 pub mod head;
 pub mod library;

@@ -60,6 +60,11 @@ impl PreparedBytes {
         PreparedBytes { master: master.into(), sums, payload_bytes, head_length: head_length.max(HOLES_END) }
     }
 
+    /// What follows the head.
+    pub fn body(&self) -> &[u8] {
+        self.master.get(self.head_length..).unwrap_or_default()
+    }
+
     /// Bytes of ordinary memory held.
     pub fn memory_bytes(&self) -> usize {
         self.master.len() + self.sums.len() * 2

@@ -1,5 +1,6 @@
 //! Files below a document root, found and read on a reader thread, held on the service's.
 
+use super::compress;
 use super::flat::FlatObject;
 use super::head::{Representation, prepared_head};
 use super::listing;
@@ -171,7 +172,7 @@ impl OpenFile {
     }
 }
 
-/// How files become resources.
+/// How files become resources, of all sites.
 #[derive(Clone, Debug)]
 pub struct LookupRules {
     /// Look for `.br` and `.gz`.
@@ -182,14 +183,36 @@ pub struct LookupRules {
     pub payload_bytes: usize,
     /// Longer files are read around the page cache.
     pub reads_around: bool,
+    /// File that is served for a directory.
+    pub index: String,
+}
+
+/// How files become resources of one site.
+#[derive(Clone, Debug, Default)]
+pub struct SiteRules {
     /// Cache-Control.
     pub cache_control: Option<String>,
     /// See [`Representation::common`].
     pub common: String,
-    /// File that is served for a directory.
-    pub index: String,
-    /// Directories without one are listed; `true` within: with their hidden files.
+    /// Directories without an index are listed; `true` within: with their hidden files.
     pub listing: Option<bool>,
+    /// What is not there compressed is compressed.
+    pub compress: bool,
+}
+
+/// A look-up: blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct LookUp<'a> {
+    /// Below which directory.
+    pub root: &'a Root,
+    /// Which path, relative and normalised.
+    pub path: &'a [u8],
+    /// By these rules.
+    pub rules: &'a LookupRules,
+    /// And these.
+    pub site: &'a SiteRules,
+    /// The time, seconds since 1970.
+    pub now_seconds: u64,
 }
 
 /// What a look-up found; made on a reader thread.
@@ -206,8 +229,8 @@ pub enum Found {
 /// One variant of a file.
 #[derive(Debug)]
 pub struct FoundVariant {
-    path: PathBuf,
-    identity: FileIdentity,
+    /// The file, and its state; `None`: it was made of the first variant.
+    file: Option<(PathBuf, FileIdentity)>,
     size: u64,
     representation: Representation,
     content: FoundContent,
@@ -219,63 +242,136 @@ enum FoundContent {
     Opened(OpenFile),
 }
 
-/// Finds and reads `path` (relative, normalised) below `root`. Blocks.
-pub fn look_up(root: &Root, path: &[u8], rules: &LookupRules, now_seconds: u64) -> Found {
-    let file = match root.open_below(path) {
-        Ok(file) => file,
-        Err(Errno::NOENT) => return list(root, path, rules, now_seconds).unwrap_or(Found::Missing(404)),
-        Err(error) => return Found::Missing(status_of(error)),
-    };
-    match file.metadata() {
-        Ok(metadata) if metadata.is_dir() => return Found::Directory,
-        Ok(metadata) if !metadata.is_file() => return Found::Missing(403),
-        Ok(_) => {}
-        Err(_) => return Found::Missing(500),
-    }
-    let mut variants = [None, None, None];
-    if rules.precompressed {
-        for (coding, slot) in Coding::ALL.iter().zip(variants.iter_mut()).skip(1) {
-            let name = [path, coding.suffix().as_bytes()].concat();
-            if let Ok(file) = root.open_below(&name) {
-                // A compressed variant that can't be read is as good as missing.
-                *slot = read(root, path, &name, file, *coding, true, rules, now_seconds).ok();
+impl LookUp<'_> {
+    /// Finds and reads.
+    pub fn find(self) -> Found {
+        let LookUp { root, path, rules, site, .. } = self;
+        let file = match root.open_below(path) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return self.list().unwrap_or(Found::Missing(404)),
+            Err(error) => return Found::Missing(status_of(error)),
+        };
+        let bytes = match file.metadata() {
+            Ok(metadata) if metadata.is_dir() => return Found::Directory,
+            Ok(metadata) if !metadata.is_file() => return Found::Missing(403),
+            Ok(metadata) => metadata.size(),
+            Err(_) => return Found::Missing(500),
+        };
+        let mut variants = [None, None, None];
+        if rules.precompressed {
+            for (coding, slot) in Coding::ALL.iter().zip(variants.iter_mut()).skip(1) {
+                let name = [path, coding.suffix().as_bytes()].concat();
+                if let Ok(file) = root.open_below(&name) {
+                    // A compressed variant that can't be read is as good as missing.
+                    *slot = self.read(&name, file, *coding, true).ok();
+                }
             }
         }
+        let compresses = site.compress && compress::is_worth_it(super::mime::of(path), bytes);
+        let varies = compresses || variants.iter().any(Option::is_some);
+        match self.read(path, file, Coding::Identity, varies) {
+            Ok(plain) => {
+                if compresses {
+                    for (coding, slot) in Coding::ALL.iter().zip(variants.iter_mut()).skip(1) {
+                        *slot = slot.take().or_else(|| self.compressed(&plain, *coding));
+                    }
+                }
+                variants[0] = Some(plain);
+            }
+            Err(_) => return Found::Missing(500),
+        }
+        Found::File(Box::new(variants))
     }
-    let varies = variants.iter().any(Option::is_some);
-    match read(root, path, path, file, Coding::Identity, varies, rules, now_seconds) {
-        Ok(variant) => variants[0] = Some(variant),
-        Err(_) => return Found::Missing(500),
-    }
-    Found::File(Box::new(variants))
-}
 
-/// The page of a directory whose index `path` would be; `None`: it isn't listed, or there is none.
-fn list(root: &Root, path: &[u8], rules: &LookupRules, now_seconds: u64) -> Option<Found> {
-    let hidden = rules.listing?;
-    let directory = path.strip_suffix(rules.index.as_bytes()).filter(|path| path.is_empty() || path.ends_with(b"/"))?;
-    let opened = root.open_below(if directory.is_empty() { b"." } else { directory }).ok()?;
-    let page = listing::page(&opened, directory, hidden).ok()?;
-    let mut hasher = DefaultHasher::new();
-    page.hash(&mut hasher);
-    let size = page.len() as u64;
-    let representation = Representation {
-        media_type: "text/html; charset=utf-8",
-        etag: format!("\"{size:x}-{:x}\"", hasher.finish()),
-        last_modified: now_seconds,
-        coding: None,
-        varies: false,
-        cache_control: rules.cache_control.clone(),
-        common: rules.common.clone(),
-    };
-    let mut master = prepared_head(&representation, size);
-    let head_length = master.len();
-    master.extend_from_slice(&page);
-    let content = FoundContent::Prepared(PreparedBytes::new(master, head_length, rules.payload_bytes));
-    // No file is in this state: what is in the directory may change without it, so that the page is good for this second.
-    let identity = FileIdentity { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
-    let path = root.path.join(Path::new(std::ffi::OsStr::from_bytes(directory)));
-    Some(Found::File(Box::new([Some(FoundVariant { path, identity, size, representation, content }), None, None])))
+    /// The page of a directory whose index the path would be; `None`: it isn't listed, or there is none.
+    fn list(self) -> Option<Found> {
+        let LookUp { root, path, rules, site, now_seconds } = self;
+        let hidden = site.listing?;
+        let directory =
+            path.strip_suffix(rules.index.as_bytes()).filter(|path| path.is_empty() || path.ends_with(b"/"))?;
+        let opened = root.open_below(if directory.is_empty() { b"." } else { directory }).ok()?;
+        let page = listing::page(&opened, directory, hidden).ok()?;
+        let mut hasher = DefaultHasher::new();
+        page.hash(&mut hasher);
+        let size = page.len() as u64;
+        let representation = Representation {
+            media_type: "text/html; charset=utf-8",
+            etag: format!("\"{size:x}-{:x}\"", hasher.finish()),
+            last_modified: now_seconds,
+            coding: None,
+            varies: false,
+            cache_control: site.cache_control.clone(),
+            common: site.common.clone(),
+        };
+        let content = self.prepared(&representation, &page);
+        // No file is in this state: what is in the directory may change without it, so that the page is good for this second.
+        let identity = FileIdentity { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
+        let path = root.path.join(Path::new(std::ffi::OsStr::from_bytes(directory)));
+        let variant = FoundVariant { file: Some((path, identity)), size, representation, content };
+        Some(Found::File(Box::new([Some(variant), None, None])))
+    }
+
+    fn prepared(self, representation: &Representation, body: &[u8]) -> FoundContent {
+        let mut master = prepared_head(representation, body.len() as u64);
+        let head_length = master.len();
+        master.extend_from_slice(body);
+        FoundContent::Prepared(PreparedBytes::new(master, head_length, self.rules.payload_bytes))
+    }
+
+    /// A compressed variant of a plain file; `None`: it is hardly shorter, or the file is not in memory.
+    fn compressed(self, plain: &FoundVariant, coding: Coding) -> Option<FoundVariant> {
+        let FoundContent::Prepared(bytes) = &plain.content else { return None };
+        let (_, identity) = plain.file.as_ref()?;
+        let body = compress::compress(bytes.body(), coding)?;
+        let representation =
+            Representation { etag: identity.etag(coding), coding: Some(coding.name()), ..plain.representation.clone() };
+        let content = self.prepared(&representation, &body);
+        Some(FoundVariant { file: None, size: body.len() as u64, representation, content })
+    }
+
+    fn read(self, name: &[u8], mut file: File, coding: Coding, varies: bool) -> std::io::Result<FoundVariant> {
+        let LookUp { root, path, rules, site, now_seconds } = self;
+        let full = root.path.join(Path::new(std::ffi::OsStr::from_bytes(name)));
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let metadata = file.metadata()?;
+            if !metadata.is_file() {
+                return Err(std::io::ErrorKind::InvalidInput.into());
+            }
+            let identity = FileIdentity::of(&metadata);
+            let size = identity.size;
+            let representation = Representation {
+                media_type: super::mime::of(path),
+                etag: identity.etag(coding),
+                // RFC 9110, 8.8.2.1: no later than the response's date.
+                last_modified: u64::try_from(metadata.mtime()).unwrap_or(0).min(now_seconds),
+                coding: (coding != Coding::Identity).then(|| coding.name()),
+                varies,
+                cache_control: site.cache_control.clone(),
+                common: site.common.clone(),
+            };
+            if size > rules.object_bytes_max {
+                let content = FoundContent::Opened(OpenFile::new(file, identity, rules.reads_around));
+                return Ok(FoundVariant { file: Some((full, identity)), size, representation, content });
+            }
+            let mut master = prepared_head(&representation, size);
+            let head_length = master.len();
+            master.reserve_exact(size as usize + 1);
+            (&mut file).take(size + 1).read_to_end(&mut master)?;
+            let read = (master.len() - head_length) as u64;
+            let steady = FileIdentity::of(&file.metadata()?) == identity;
+            // A file that is being written: its length must match its head at least; the next check finds the rest.
+            if read == size && (steady || attempts >= 4) {
+                let content = FoundContent::Prepared(PreparedBytes::new(master, head_length, rules.payload_bytes));
+                return Ok(FoundVariant { file: Some((full, identity)), size, representation, content });
+            }
+            if attempts >= 16 {
+                return Err(std::io::Error::other("the file keeps changing"));
+            }
+            std::io::Seek::rewind(&mut file)?;
+        }
+    }
 }
 
 fn status_of(error: Errno) -> u16 {
@@ -285,64 +381,6 @@ fn status_of(error: Errno) -> u16 {
         Errno::XDEV | Errno::ACCESS | Errno::PERM | Errno::NXIO => 403,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => 503,
         _ => 500,
-    }
-}
-
-#[allow(clippy::too_many_arguments, reason = "one private call from two places")]
-fn read(
-    root: &Root,
-    path: &[u8],
-    name: &[u8],
-    mut file: File,
-    coding: Coding,
-    varies: bool,
-    rules: &LookupRules,
-    now_seconds: u64,
-) -> std::io::Result<FoundVariant> {
-    let full = root.path.join(Path::new(std::ffi::OsStr::from_bytes(name)));
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(std::io::ErrorKind::InvalidInput.into());
-        }
-        let identity = FileIdentity::of(&metadata);
-        let representation = Representation {
-            media_type: super::mime::of(path),
-            etag: identity.etag(coding),
-            // RFC 9110, 8.8.2.1: no later than the response's date.
-            last_modified: u64::try_from(metadata.mtime()).unwrap_or(0).min(now_seconds),
-            coding: (coding != Coding::Identity).then(|| coding.name()),
-            varies,
-            cache_control: rules.cache_control.clone(),
-            common: rules.common.clone(),
-        };
-        if identity.size > rules.object_bytes_max {
-            let content = FoundContent::Opened(OpenFile::new(file, identity, rules.reads_around));
-            return Ok(FoundVariant { path: full, identity, size: identity.size, representation, content });
-        }
-        let mut master = prepared_head(&representation, identity.size);
-        let head_length = master.len();
-        master.reserve_exact(identity.size as usize + 1);
-        (&mut file).take(identity.size + 1).read_to_end(&mut master)?;
-        let read = (master.len() - head_length) as u64;
-        let steady = FileIdentity::of(&file.metadata()?) == identity;
-        // A file that is being written: its length must match its head at least; the next check finds the rest.
-        if read == identity.size && (steady || attempts >= 4) {
-            let prepared = PreparedBytes::new(master, head_length, rules.payload_bytes);
-            return Ok(FoundVariant {
-                path: full,
-                identity,
-                size: identity.size,
-                representation,
-                content: FoundContent::Prepared(prepared),
-            });
-        }
-        if attempts >= 16 {
-            return Err(std::io::Error::other("the file keeps changing"));
-        }
-        std::io::Seek::rewind(&mut file)?;
     }
 }
 
@@ -451,9 +489,8 @@ impl Resource {
                             Content::File(Arc::new(file))
                         }
                     };
-                    let size = found.size;
-                    let file = Some((found.path, found.identity));
-                    Variant { file, size, representation: found.representation, content }
+                    let FoundVariant { file, size, representation, .. } = found;
+                    Variant { file, size, representation, content }
                 })
             })),
         };
@@ -469,14 +506,14 @@ impl Resource {
         let Target::File(variants) = &self.target else { return false };
         let fresh = !check_files
             || variants.iter().zip(Coding::ALL).all(|(variant, coding)| match (variant, &variants[0]) {
-                (Some(variant), _) => variant.is_fresh(),
-                // A compressed variant that has appeared since.
-                (None, Some(identity)) => identity.file.as_ref().is_none_or(|(path, _)| {
+                (Some(variant), _) if variant.file.is_some() => variant.is_fresh(),
+                // A compressed file that has appeared since.
+                (_, Some(identity)) if coding != Coding::Identity => identity.file.as_ref().is_none_or(|(path, _)| {
                     let mut name = path.clone().into_os_string();
                     name.push(coding.suffix());
                     !Path::new(&name).exists()
                 }),
-                (None, None) => true,
+                _ => true,
             });
         if fresh {
             self.checked.set(now_seconds);

@@ -1,5 +1,6 @@
 //! HTTP/1.1 as a static server needs it (RFC 9110, RFC 9112). Pure functions over bytes: no I/O, no state.
 
+pub mod authorization;
 pub mod condition;
 pub mod date;
 pub mod encoding;

@@ -3,7 +3,7 @@
 use super::flat_range::FlatRange;
 use crate::content::{Object, OpenFile};
 use qanat::stack::PeerCounts;
-use qanat::{Bytes, Chunk, ConnectionId};
+use qanat::{Bytes, Chunk, ConnectionId, Time};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -91,6 +91,8 @@ pub struct Extra {
     pub held: VecDeque<(Chunk, usize)>,
     /// The head of the request a look-up is for.
     pub waiting: Vec<u8>,
+    /// When it began to wait.
+    pub waits_since: Option<Time>,
     /// What is to be sent, in order.
     pub output: VecDeque<Piece>,
     /// Close when the output is sent.
@@ -104,6 +106,7 @@ impl Extra {
         self.gathered.is_empty()
             && self.held.is_empty()
             && self.waiting.is_empty()
+            && self.waits_since.is_none()
             && self.output.is_empty()
             && !self.close_after
     }

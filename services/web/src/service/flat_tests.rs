@@ -96,7 +96,7 @@ impl Cinema {
         let disk = Rc::new(RefCell::new(Disk::default()));
         let mut config = WebConfig::new("");
         config.wall_clock = WallClock::FromZero(START_SECONDS);
-        config.allow_origin = Some("*".to_owned());
+        config.rules.allow_origin = Some("*".to_owned());
         if kept_max > 0 {
             let bytes = kept_max * PIECE_BYTES as usize;
             config.read_cache = Caching::Own { bytes, policy: PolicyKind::default() };

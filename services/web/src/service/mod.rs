@@ -1,5 +1,6 @@
 //! The service: events in, commands out. Never blocks; what blocks is done by [`Readers`].
 
+mod authentication;
 mod connection;
 mod desk;
 mod file_reads;
@@ -11,6 +12,7 @@ mod output;
 mod request_rate;
 mod respond;
 mod secure;
+mod sites;
 mod substitute;
 mod tick;
 
@@ -28,15 +30,15 @@ mod tests;
 use crate::access_log::AccessLog;
 use crate::config::{Caching, CopyMode, WebConfig, WebError};
 use crate::content::object::PAYLOAD_BYTES_MIN;
-use crate::content::resource::{Found, LookupRules, look_up};
+use crate::content::resource::{Found, LookUp, LookupRules};
 use crate::content::window::{ALIGNMENT, WindowPool};
-use crate::content::{DeviceMemory, Library, Resource, ResourceKey, Root, Store};
+use crate::content::{DeviceMemory, Library, Resource, ResourceKey, Store};
 use crate::figures::Figures;
 use crate::http::date::DateCache;
 use crate::http::parse::ParseLimits;
-use crate::http::target;
 use crate::readers::{Done, Job, Readers};
-use crate::rules::{Redirects, Substitutes};
+use crate::rules::{Rules, Site};
+use authentication::Guesses;
 use connection::{Connections, Phase};
 use desk::Desk;
 use file_reads::FileReads;
@@ -47,6 +49,7 @@ use qanat::{
 };
 use qanat_tls::Loaded;
 use request_rate::RequestRate;
+use sites::{SitePlan, Sites};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -77,6 +80,8 @@ struct Shared {
     reload: AtomicBool,
     /// What TLS begins with from now on.
     tls: Mutex<Option<Loaded>>,
+    /// What is served from now on.
+    sites: Mutex<Option<Sites>>,
     figures: Mutex<Figures>,
 }
 
@@ -84,6 +89,7 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub struct WebHandle {
     shared: Arc<Shared>,
+    plan: SitePlan,
     doorbell: Doorbell,
 }
 
@@ -100,6 +106,17 @@ impl WebHandle {
         self.doorbell.ring();
     }
 
+    /// From now on, these rules hold, for these hosts. What it needs is opened by the caller's thread; [`reload`](WebHandle::reload) is to
+    /// follow. It may name no directory that the process can't read any more.
+    ///
+    /// # Errors
+    /// [`WebError`]; then all stays as it is.
+    pub fn set_sites(&self, rules: &Rules, sites: &[Site]) -> Result<(), WebError> {
+        let sites = Sites::open(&self.plan, rules, sites)?;
+        *self.shared.sites.lock().unwrap_or_else(PoisonError::into_inner) = Some(sites);
+        Ok(())
+    }
+
     /// The figures, at most a quarter of a second old.
     pub fn figures(&self) -> Figures {
         *self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner)
@@ -114,11 +131,9 @@ impl WebHandle {
 pub struct WebService {
     config: WebConfig,
     parse_limits: ParseLimits,
-    root_paths: Vec<PathBuf>,
-    roots: Vec<Arc<Root>>,
-    sites: HashMap<String, usize>,
-    redirects: Redirects,
-    substitutes: Substitutes,
+    plan: SitePlan,
+    sites: Sites,
+    guesses: Guesses,
     request_rate: Option<RequestRate>,
     store: Store,
     memory: Option<Rc<DeviceMemory>>,
@@ -155,15 +170,8 @@ impl WebService {
     /// # Errors
     /// [`WebError`], which names the place and the remedy.
     pub fn new(config: WebConfig) -> Result<WebService, WebError> {
-        let mut root_paths = vec![config.root.clone()];
-        let mut sites = HashMap::new();
-        for site in &config.sites {
-            for host in &site.hosts {
-                sites.insert(target::host_name(host.as_bytes()), root_paths.len());
-            }
-            root_paths.push(site.root.clone());
-        }
-        WebService::build(config, root_paths, sites, None)
+        let root = Some(config.root.clone());
+        WebService::build(config, root, None)
     }
 
     /// The same, with the content of a library instead of files. `pieces_max`: its pieces that are in memory at once, those on their way
@@ -173,13 +181,12 @@ impl WebService {
     /// As [`new`](WebService::new).
     pub fn of_library(config: WebConfig, library: Box<dyn Library>, pieces_max: usize) -> Result<WebService, WebError> {
         let desk = Desk::new(library, pieces_max, &config.read_cache);
-        WebService::build(WebConfig { copy_mode: CopyMode::PerSend, ..config }, Vec::new(), HashMap::new(), Some(desk))
+        WebService::build(WebConfig { copy_mode: CopyMode::PerSend, ..config }, None, Some(desk))
     }
 
     fn build(
         mut config: WebConfig,
-        root_paths: Vec<PathBuf>,
-        sites: HashMap<String, usize>,
+        root: Option<PathBuf>,
         desk: Option<Desk>,
     ) -> Result<WebService, WebError> {
         check(&config)?;
@@ -188,10 +195,11 @@ impl WebService {
             // What is sent is sealed for each connection: no frame of it serves another.
             config.copy_mode = CopyMode::PerSend;
         }
-        let open = |path: &PathBuf| {
-            Root::open(path).map(Arc::new).map_err(|error| WebError::Root { path: path.clone(), error })
-        };
-        let roots = root_paths.iter().map(open).collect::<Result<_, _>>()?;
+        // In plain text, nobody is told to ask by HTTPS alone: anybody could have said it (RFC 6797, 7.2).
+        let seconds = config.https.as_ref().map_or(0, |https| https.hsts_seconds);
+        let strict = if seconds > 0 { format!("Strict-Transport-Security: max-age={seconds}\r\n") } else { String::new() };
+        let plan = SitePlan { root, hidden_files: config.hidden_files, strict };
+        let sites = Sites::open(&plan, &config.rules, &config.sites)?;
         let log = match &config.access_log {
             Some(path) => {
                 Some(AccessLog::open(path).map_err(|error| WebError::AccessLog { path: path.clone(), error })?)
@@ -205,12 +213,10 @@ impl WebService {
                 head_bytes_max: config.limits.head_bytes_max,
                 target_bytes_max: config.limits.target_bytes_max,
             },
-            root_paths,
-            roots,
+            plan,
             sites,
-            redirects: Redirects::new(&config.redirects),
+            guesses: Guesses::default(),
             request_rate: RequestRate::new(config.limits.requests_per_peer, config.limits.requests_burst),
-            substitutes: Substitutes::new(config.fallback.as_ref(), &config.error_pages),
             store: Store::new(config.memory_bytes_max),
             memory: None,
             readers: None,
@@ -247,7 +253,7 @@ impl WebService {
 
     /// A handle for other threads.
     pub fn handle(&self) -> WebHandle {
-        WebHandle { shared: Arc::clone(&self.shared), doorbell: self.doorbell.clone() }
+        WebHandle { shared: Arc::clone(&self.shared), plan: self.plan.clone(), doorbell: self.doorbell.clone() }
     }
 
     /// Live figures.
@@ -315,10 +321,7 @@ impl WebService {
             object_bytes_max: self.config.object_bytes_max.min(self.config.memory_bytes_max as u64 / 4),
             payload_bytes,
             reads_around: self.config.read_cache != Caching::Kernel,
-            cache_control: self.config.cache_control.clone(),
-            common: self.common_fields(false),
             index: self.config.index.clone(),
-            listing: self.config.listing.then_some(self.config.hidden_files),
         };
         if self.config.preload {
             self.preload(&rules, context.now());
@@ -349,8 +352,10 @@ impl WebService {
     /// Prepares every file, root by root, while the budget lasts.
     fn preload(&mut self, rules: &LookupRules, now: Time) {
         let seconds = self.seconds(now);
-        let roots: Vec<Arc<Root>> = self.roots.clone();
-        for (root_index, root) in roots.iter().enumerate() {
+        let sites: Vec<_> = self.sites.iter().map(|site| (site.root.clone(), Arc::clone(&site.rules))).collect();
+        for (root_index, (root, site)) in sites.iter().enumerate() {
+            let Some(root) = root else { continue };
+            let look_up = LookUp { root, path: b"", rules, site, now_seconds: seconds };
             let mut pending: Vec<(PathBuf, usize)> = vec![(PathBuf::new(), 0)];
             while let Some((directory, depth)) = pending.pop() {
                 let Ok(entries) = std::fs::read_dir(root.path().join(&directory)) else { continue };
@@ -363,7 +368,7 @@ impl WebService {
                     let path = directory.join(&name);
                     match entry.file_type() {
                         Ok(kind) if kind.is_dir() && depth < PRELOAD_DEPTH_MAX => pending.push((path, depth + 1)),
-                        Ok(kind) if kind.is_file() && !self.preload_file(root_index, root, &path, rules, seconds) => {
+                        Ok(kind) if kind.is_file() && !self.preload_file(root_index, look_up, &path) => {
                             return;
                         }
                         // Symbolic links are followed when asked for.
@@ -375,17 +380,18 @@ impl WebService {
     }
 
     /// `false` when the budget is spent.
-    fn preload_file(&mut self, root_index: usize, root: &Root, path: &Path, rules: &LookupRules, seconds: u64) -> bool {
-        let size = std::fs::metadata(root.path().join(path)).map_or(0, |metadata| metadata.len());
-        let expected = if size > rules.object_bytes_max { 0 } else { size as usize };
+    fn preload_file(&mut self, root_index: usize, look_up: LookUp<'_>, path: &Path) -> bool {
+        let size = std::fs::metadata(look_up.root.path().join(path)).map_or(0, |metadata| metadata.len());
+        let expected = if size > look_up.rules.object_bytes_max { 0 } else { size as usize };
         if self.store.memory_bytes() + expected > self.config.memory_bytes_max / 10 * 9 {
             return false;
         }
         let path = path.as_os_str().as_bytes();
-        let found = look_up(root, path, rules, seconds);
+        let look_up = LookUp { path, ..look_up };
+        let found = look_up.find();
         if let (Found::File(_), Some(memory)) = (&found, self.memory.clone()) {
             let key = ResourceKey { root: root_index, path: path.into() };
-            self.store.insert(Resource::new(key, found, &memory, seconds), 0);
+            self.store.insert(Resource::new(key, found, &memory, look_up.now_seconds), 0);
         }
         true
     }
@@ -402,6 +408,7 @@ impl WebService {
                     self.on_looked_up(epoch, ResourceKey { root: root_index, path }, found, context);
                 }
                 Done::Read { token, bytes } => self.on_read(token, bytes, context),
+                Done::Verified { guess, is_right } => self.on_verified(&guess, is_right, context),
             }
         }
     }
@@ -502,13 +509,6 @@ fn check(config: &WebConfig) -> Result<(), WebError> {
     }
     if config.index.is_empty() || config.index.contains('/') {
         return wrong("index", "a file's name without a slash, such as index.html");
-    }
-    let is_line = |value: &String| value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if !config.cache_control.iter().all(is_line) {
-        return wrong("cache_control", "printable ASCII on one line, such as max-age=3600");
-    }
-    if !config.allow_origin.iter().all(is_line) {
-        return wrong("allow_origin", "printable ASCII on one line: * or an origin, such as https://films.example");
     }
     Ok(())
 }

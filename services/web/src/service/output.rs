@@ -83,6 +83,9 @@ impl WebService {
         }
         connection.since_ms = now_ms;
         connection.blank_bytes = 0;
+        if let Some(extra) = &mut connection.extra {
+            extra.waits_since = None;
+        }
         if connection.has_output() {
             connection.phase = Phase::Output;
             connection.extra().close_after = !keep;

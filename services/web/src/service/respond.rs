@@ -1,9 +1,11 @@
 //! From a request to its response (RFC 9110).
 
 use super::connection::Piece;
+use super::sites::NO_WAIT;
 use super::{Commands, Phase, Waiters, WebService, milliseconds};
 use crate::content::head::error_page;
 use crate::content::{Content, Resource, ResourceKey, ResponseHead, Stamp, Target, Variant};
+use crate::http::authorization;
 use crate::http::condition::{self, Validators, Verdict};
 use crate::http::encoding::{Coding, choose, qualities};
 use crate::http::parse::{Outcome, Rejection, flag, header_storage, parse};
@@ -14,6 +16,7 @@ use crate::readers::Job;
 use qanat::{Bytes, ConnectionId};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
@@ -24,6 +27,8 @@ pub(super) struct Exchange<'a, 'h, 'b> {
     pub(super) request: &'a Request<'h, 'b>,
     keep: bool,
     seconds: u64,
+    /// How long it waited for what it needs, if it had to.
+    waited: Option<Duration>,
 }
 
 impl Exchange<'_, '_, '_> {
@@ -69,17 +74,21 @@ impl WebService {
         context: &C,
     ) -> Exchange<'a, 'h, 'b> {
         let requests_max = self.config.limits.requests_max;
-        let requests = self.connections.get(id).map_or(0, |connection| connection.requests);
+        let connection = self.connections.get(id);
+        let waits_since = connection.as_ref().and_then(|connection| connection.extra.as_ref()?.waits_since);
+        let waited = waits_since.map(|since| context.now().since(since));
+        let requests = connection.map_or(0, |connection| connection.requests);
         let more = requests_max == 0 || requests < requests_max;
         let keep = request.keep_alive && more && !self.stopping;
-        Exchange { id, request, keep, seconds: self.seconds(context.now()) }
+        Exchange { id, request, keep, seconds: self.seconds(context.now()), waited }
     }
 
-    fn on_get<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, head: &[u8], context: &mut C) {
+    pub(super) fn on_get<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, head: &[u8], context: &mut C) {
         let request = exchange.request;
-        let host = if self.sites.is_empty() { b"" } else { request.host };
+        let host = if self.sites.are_many() { request.host } else { b"" };
         // The fast path: these very bytes were asked for before.
-        if let Some(resource) = self.store.find_raw(host, request.path_and_query)
+        if !self.sites.are_protected()
+            && let Some(resource) = self.store.find_raw(host, request.path_and_query)
             && resource.is_fresh(exchange.seconds, self.config.check_files)
         {
             let resource = Rc::clone(resource);
@@ -92,10 +101,17 @@ impl WebService {
             Err(TargetError::Malformed) => return self.refuse(exchange, 400, "This is no path.", context),
             Err(TargetError::NotFound) => return self.missing(exchange, 404, context),
         };
-        if let Some((status, to)) = self.redirects.find(&path) {
+        let index = self.sites.index_of(request.host);
+        let Some(site) = self.sites.get(index) else { return };
+        let redirect = site.redirects.find(&path);
+        let file = self.file_path(site.rewrites.apply(path.clone()));
+        if self.sites.are_protected() && !self.is_let_in(exchange, index, [&path, &file], head, context) {
+            return;
+        }
+        if let Some((status, to)) = redirect {
             return self.lead_elsewhere(exchange, status, to, context);
         }
-        let key = ResourceKey { root: self.root_of(request.host), path: self.file_path(path).into_boxed_slice() };
+        let key = ResourceKey { root: index, path: file.into_boxed_slice() };
         if let Some(resource) = self.store.find(&key) {
             let resource = Rc::clone(resource);
             if resource.is_fresh(exchange.seconds, self.config.check_files) {
@@ -114,13 +130,6 @@ impl WebService {
         path
     }
 
-    fn root_of(&self, host: &[u8]) -> usize {
-        if self.sites.is_empty() {
-            return 0;
-        }
-        self.sites.get(&target::host_name(host)).copied().unwrap_or(0)
-    }
-
     /// Has a reader find the file; the connection waits, others asking for the same wait with it.
     pub(super) fn look_up<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, key: ResourceKey, head: &[u8], context: &mut C) {
         let known = self.waiters.contains_key(&key);
@@ -137,7 +146,9 @@ impl WebService {
         let Some(connection) = self.connections.get(id) else { return false };
         connection.phase = Phase::Waiting;
         connection.since_ms = milliseconds(context.now());
-        connection.extra().waiting = head.to_vec();
+        let extra = connection.extra();
+        extra.waiting = head.to_vec();
+        extra.waits_since.get_or_insert(context.now());
         true
     }
 
@@ -149,11 +160,13 @@ impl WebService {
     }
 
     fn submit_look_up(&mut self, key: &ResourceKey, now_seconds: u64) -> bool {
-        let Some(root) = self.roots.get(key.root) else { return false };
+        let Some(site) = self.sites.get(key.root) else { return false };
+        let Some(root) = &site.root else { return false };
         let job = Job::LookUp {
             epoch: self.epoch,
             root_index: key.root,
             root: Arc::clone(root),
+            rules: Arc::clone(&site.rules),
             path: key.path.clone(),
             now_seconds,
         };
@@ -203,7 +216,7 @@ impl WebService {
             return self.on_get(exchange, &head, context);
         }
         if matches!(resource.target, Target::File(_)) {
-            let host = if self.sites.is_empty() { b"" } else { request.host };
+            let host = if self.sites.are_many() { request.host } else { b"" };
             self.store.remember_raw(host, request.path_and_query, resource);
         }
         self.serve(exchange, resource, &head, context);
@@ -257,14 +270,14 @@ impl WebService {
     fn whole<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, variant: &Variant, context: &mut C) {
         let headless = exchange.request.method == Method::Head;
         let length = match &variant.content {
-            Content::Object(object) => {
+            Content::Object(object) if !self.tells_wait(exchange) => {
                 let stamp = Stamp { seconds: exchange.seconds, close: !exchange.keep }.pack();
                 let length = if headless { object.head_length() } else { object.length() };
                 let piece = Piece::Object { object: Rc::clone(object), stamp, offset: 0, length };
                 self.send(exchange.id, piece, context);
                 length - object.head_length()
             }
-            Content::File(_) | Content::Flat(_) | Content::Page(_) => {
+            Content::Object(_) | Content::File(_) | Content::Flat(_) | Content::Page(_) => {
                 let head = self
                     .head(200, exchange)
                     .field("Content-Type", variant.representation.media_type)
@@ -440,13 +453,29 @@ impl WebService {
     }
 
     pub(super) fn head(&mut self, status: u16, exchange: Exchange<'_, '_, '_>) -> ResponseHead {
-        self.any_head(exchange.id, status, exchange.seconds, !exchange.keep)
+        let head = self.any_head(exchange.id, exchange.request.host, status, exchange.seconds, !exchange.keep);
+        match exchange.waited.filter(|_| self.tells_wait(exchange)) {
+            Some(waited) => head.field("Server-Timing", format_args!("wait;dur={:.3}", waited.as_secs_f64() * 1e3)),
+            None if self.tells_time(exchange) => head.lines(NO_WAIT),
+            None => head,
+        }
+    }
+
+    /// Whether the response says how long it took (Server Timing, W3C).
+    fn tells_time(&self, exchange: Exchange<'_, '_, '_>) -> bool {
+        self.sites.tell_time() && self.sites.of(exchange.request.host).is_some_and(|site| site.tells_time)
+    }
+
+    /// Whether it says more than prepared heads do.
+    fn tells_wait(&self, exchange: Exchange<'_, '_, '_>) -> bool {
+        exchange.waited.is_some() && self.tells_time(exchange)
     }
 
     /// With the fields of every response on this connection.
-    fn any_head(&mut self, id: ConnectionId, status: u16, seconds: u64, close: bool) -> ResponseHead {
+    fn any_head(&mut self, id: ConnectionId, host: &[u8], status: u16, seconds: u64, close: bool) -> ResponseHead {
         let is_redirected = self.is_redirected(id);
-        ResponseHead::new(status, &self.dates.text(seconds), close).lines(&self.common_fields(is_redirected))
+        let head = ResponseHead::new(status, &self.dates.text(seconds), close);
+        self.common_fields(host, is_redirected).iter().fold(head, |head, lines| head.lines(lines))
     }
 
     /// Tells where to ask by HTTPS.
@@ -461,7 +490,7 @@ impl WebService {
 
     fn options<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
         let mut head = self.head(204, exchange).field("Allow", ALLOW);
-        if self.config.allow_origin.is_some() {
+        if self.sites.of(exchange.request.host).is_some_and(|site| site.is_shared) {
             // What a page of another origin asks first (Fetch, 4.9).
             head = head
                 .field("Access-Control-Allow-Methods", ALLOW)
@@ -498,16 +527,28 @@ impl WebService {
         why: &str,
         context: &mut C,
     ) {
+        let line = match status {
+            405 => format!("Allow: {ALLOW}\r\n"),
+            429 => "Retry-After: 1\r\n".to_owned(),
+            _ => String::new(),
+        };
+        self.refuse_saying(exchange, status, why, &line, context);
+    }
+
+    /// The same, with lines of the head besides.
+    pub(super) fn refuse_saying<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        status: u16,
+        why: &str,
+        lines: &str,
+        context: &mut C,
+    ) {
         let page = error_page(status, why);
         let body = if exchange.request.method == Method::Head { "" } else { &page };
-        let mut head = self.head(status, exchange);
-        if status == 405 {
-            head = head.field("Allow", ALLOW);
-        }
-        if status == 429 {
-            head = head.field("Retry-After", 1);
-        }
-        let bytes = head
+        let bytes = self
+            .head(status, exchange)
+            .lines(lines)
             .field("Content-Type", "text/html; charset=utf-8")
             .field("Content-Length", page.len())
             .finish(body.as_bytes());
@@ -534,7 +575,10 @@ impl WebService {
         if let Some(log) = &mut self.log
             && let Some(connection) = self.connections.get(exchange.id)
         {
-            log.line(exchange.seconds, connection.peer, connection.is_stream, Some(exchange.request), status, length);
+            let said = if self.sites.are_protected() { authorization::basic(exchange.request) } else { None };
+            let user = said.as_ref().map(|said| said.user.as_str());
+            let (peer, is_stream) = (connection.peer, connection.is_stream);
+            log.line(exchange.seconds, peer, user, is_stream, Some(exchange.request), status, length);
         }
         self.end_response(exchange.id, exchange.keep, linger, context);
     }
@@ -544,7 +588,7 @@ impl WebService {
         let Rejection { status, why } = rejection;
         let seconds = self.seconds(context.now());
         let page = error_page(status, why);
-        let mut head = self.any_head(id, status, seconds, true);
+        let mut head = self.any_head(id, b"", status, seconds, true);
         if status == 405 {
             head = head.field("Allow", ALLOW);
         }
@@ -563,7 +607,7 @@ impl WebService {
         if let Some(log) = &mut self.log
             && let Some(connection) = self.connections.get(id)
         {
-            log.line(seconds, connection.peer, connection.is_stream, None, status, length);
+            log.line(seconds, connection.peer, None, connection.is_stream, None, status, length);
         }
         self.end_response(id, false, true, context);
     }

@@ -2,10 +2,13 @@
 
 use super::testing::Bench;
 use crate::config::WebConfig;
+use crate::rules::{RIGHT, Rules, Site};
+use std::fmt::Debug;
 use std::fs;
+use std::str::FromStr;
 use tempfile::TempDir;
 
-fn site() -> TempDir {
+pub(super) fn site() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     fs::create_dir_all(at("e")).unwrap();
@@ -13,6 +16,11 @@ fn site() -> TempDir {
     fs::write(at("page.txt"), "page").unwrap();
     fs::write(at("e/404.html"), "<p>not here</p>").unwrap();
     directory
+}
+
+/// What is written as options are.
+fn texts<T: FromStr<Err: Debug>>(all: &[&str]) -> Option<Vec<T>> {
+    Some(all.iter().map(|text| text.parse().unwrap()).collect())
 }
 
 fn bench(directory: &TempDir, change: impl FnOnce(&mut WebConfig)) -> Bench {
@@ -23,7 +31,7 @@ fn bench(directory: &TempDir, change: impl FnOnce(&mut WebConfig)) -> Bench {
 fn fields_are_of_every_response() {
     let directory = site();
     let mut bench = bench(&directory, |config| {
-        config.headers = vec!["X-Frame-Options: DENY".parse().unwrap(), "Permissions-Policy: camera=()".parse().unwrap()];
+        config.rules.headers = texts(&["X-Frame-Options: DENY", "Permissions-Policy: camera=()"]);
     });
     let tag = bench.get("/page.txt", "").field("etag").unwrap().to_owned();
     for (path, fields, status) in [
@@ -44,8 +52,8 @@ fn fields_are_of_every_response() {
 fn addresses_lead_elsewhere() {
     let directory = site();
     let mut bench = bench(&directory, |config| {
-        let all = ["/old=/page.txt", "308:/blog/*=https://blog.test/*"];
-        config.redirects = all.iter().map(|text| text.parse().unwrap()).collect();
+        config.rules.redirects = texts(&["/old=/page.txt", "308:/blog/*=https://blog.test/*"]);
+        config.rules.rewrites = texts(&["/v1/*=/*", "/app=/"]);
     });
     for (path, status, to) in [
         ("/old", 301, "/page.txt"),
@@ -61,12 +69,17 @@ fn addresses_lead_elsewhere() {
     }
     assert_eq!(bench.get("/page.txt", "").status, 200);
     assert_eq!(bench.get("/blog", "").status, 404);
+    for _ in 0..2 {
+        assert_eq!(bench.get("/v1/page.txt?a", "").body, b"page");
+        assert_eq!(bench.get("/app", "").body, b"<p>the application</p>");
+    }
+    assert!(bench.service.figures().fast_path >= 2, "what is rewritten is known as it was written");
 }
 
 #[test]
 fn an_error_has_the_operators_page() {
     let directory = site();
-    let mut bench = bench(&directory, |config| config.error_pages = vec!["404=/e/404.html".parse().unwrap()]);
+    let mut bench = bench(&directory, |config| config.rules.error_pages = texts(&["404=/e/404.html"]));
     for path in ["/none", "/none/deeper", "/none", "/e/"] {
         // Conditions and ranges are not of it.
         let response = bench.get(path, "If-None-Match: *\r\nRange: bytes=0-1\r\n");
@@ -92,7 +105,7 @@ fn an_error_has_the_operators_page() {
 #[test]
 fn an_application_is_served_where_nothing_is() {
     let directory = site();
-    let mut bench = bench(&directory, |config| config.fallback = Some("/index.html".parse().unwrap()));
+    let mut bench = bench(&directory, |config| config.rules.fallback = Some("/index.html".parse().unwrap()));
     for path in ["/users/7", "/users/8?tab=a", "/users/7", "/"] {
         let response = bench.get(path, "");
         assert_eq!((response.status, response.body.as_slice()), (200, &b"<p>the application</p>"[..]), "{path}");
@@ -115,7 +128,7 @@ fn an_application_is_served_where_nothing_is() {
 #[test]
 fn directories_without_an_index_are_listed_as_they_are() {
     let directory = site();
-    let mut bench = bench(&directory, |config| config.listing = true);
+    let mut bench = bench(&directory, |config| config.rules.listing = Some(true));
     let page = bench.get("/e/", "");
     assert_eq!((page.status, page.field("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(String::from_utf8_lossy(&page.body).contains("<a href=\"./404.html\">404.html</a></td><td>15</td>"));
@@ -149,4 +162,140 @@ fn a_peer_makes_so_many_requests() {
     bench.pass(std::time::Duration::from_secs(1));
     let statuses: Vec<u16> = (0..3).map(|_| bench.get("/page.txt", "").status).collect();
     assert_eq!(statuses, [200, 200, 429]);
+}
+
+/// `Authorization` of a user.
+pub(super) fn as_user(text: &str) -> String {
+    use base64::Engine;
+    format!("Authorization: Basic {}\r\n", base64::prelude::BASE64_STANDARD.encode(text))
+}
+
+pub(super) fn protected(directory: &TempDir, paths: &[&str]) -> Bench {
+    fs::create_dir_all(directory.path().join("admin/sub")).unwrap();
+    for name in ["admin/index.html", "admin/sub/x", "secret.txt", "secret.txt.gz"] {
+        fs::write(directory.path().join(name), "for users").unwrap();
+    }
+    let users = directory.path().join(".users");
+    fs::write(&users, format!("ann:{}\nbob:{}\n", RIGHT[0], RIGHT[3])).unwrap();
+    let all: Vec<String> = paths.iter().map(|path| format!("{path}={}", users.display())).collect();
+    bench(directory, |config| {
+        config.rules.basic_auth = texts(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        config.rules.rewrites = texts(&["/door=/admin/", "/admin/out=/page.txt"]);
+        config.rules.redirects = texts(&["/admin/old=/page.txt"]);
+    })
+}
+
+#[test]
+fn what_is_for_users_needs_a_password() {
+    let directory = site();
+    let mut bench = protected(&directory, &["/admin/*", "/secret.txt"]);
+    let paths = [
+        "/admin", "/admin/", "/admin/sub/x", "/admin/none", "/x/../admin/", "/%61dmin/", "//admin/", "/admin/?a", "/door",
+        "/admin/out", "/admin/old", "/secret.txt", "/secret.txt.gz", "/./secret.txt",
+    ];
+    for path in paths {
+        for fields in [String::new(), as_user("ann:wrong"), as_user("eve:right"), as_user("ann:"), "Authorization: x\r\n".into()] {
+            let response = bench.get(path, &fields);
+            assert_eq!(response.status, 401, "{path} {fields}");
+            let realm = if path.contains("secret") { "/secret.txt" } else { "/admin/" };
+            let expected = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
+            assert_eq!(response.field("www-authenticate"), Some(expected.as_str()), "{path}");
+            assert!(!response.body.windows(9).any(|part| part == b"for users") || response.body.starts_with(b"<!DOCTYPE"));
+        }
+    }
+    assert_eq!((bench.get("/page.txt", "").status, bench.get("/", "").status), (200, 200));
+    let before = bench.service.figures();
+    for _ in 0..5 {
+        for user in ["ann:right", "bob:right"] {
+            assert_eq!(bench.get("/admin/", &as_user(user)).body, b"for users");
+            assert_eq!(bench.get("/admin/sub/x", &as_user(user)).body, b"for users");
+            assert_eq!(bench.get("/door", &as_user(user)).body, b"for users");
+            assert_eq!(bench.get("/admin/old", &as_user(user)).status, 301);
+            assert_eq!(bench.get("/admin/none", &as_user(user)).status, 404);
+        }
+    }
+    let after = bench.service.figures();
+    assert_eq!((after.passwords_right, after.passwords_wrong), (2, before.passwords_wrong), "each is looked at once");
+    assert!(before.passwords_wrong > 30);
+    // Who was let in does not let others in.
+    assert_eq!(bench.get("/admin/", "").status, 401);
+    assert_eq!(bench.get("/admin/", &as_user("ann:righ")).status, 401);
+}
+
+#[test]
+fn rules_change_while_it_serves() {
+    let (directory, other) = (site(), tempfile::tempdir().unwrap());
+    fs::write(other.path().join("index.html"), "other").unwrap();
+    let mut bench = bench(&directory, |config| config.rules.headers = texts(&["X-A: 1"]));
+    assert_eq!(bench.get("/", "").field("x-a"), Some("1"));
+    let handle = bench.service.handle();
+    let rules = Rules { headers: texts(&["X-A: 2"]), ..Rules::default() };
+    let site = |root: &std::path::Path| Site {
+        hosts: vec!["example".to_owned()],
+        root: root.to_owned(),
+        rules: Rules { cache_control: Some("no-cache".to_owned()), ..Rules::default() },
+    };
+    let error = handle.set_sites(&rules, &[site(&other.path().join("none"))]).unwrap_err();
+    assert!(error.to_string().contains("none"), "{error}");
+    handle.reload();
+    bench.pass(std::time::Duration::from_secs(1));
+    assert_eq!(bench.get("/", "").field("x-a"), Some("1"), "all stays as it was");
+    handle.set_sites(&rules, &[site(other.path())]).unwrap();
+    handle.reload();
+    bench.pass(std::time::Duration::from_secs(1));
+    let response = bench.get("/", "");
+    assert_eq!((response.field("x-a"), response.field("cache-control")), (Some("2"), Some("no-cache")));
+    assert_eq!(response.body, b"other");
+    let elsewhere = bench.ask("GET /page.txt HTTP/1.1\r\nHost: elsewhere\r\n\r\n");
+    assert_eq!((elsewhere.body.as_slice(), elsewhere.field("cache-control")), (&b"page"[..], None));
+}
+
+#[test]
+fn what_clients_may_have_compressed_is_compressed_once() {
+    let directory = site();
+    let text = "a line of text that comes again\n".repeat(200);
+    fs::write(directory.path().join("long.txt"), &text).unwrap();
+    let mut bench = bench(&directory, |config| config.rules.compress = Some(true));
+    for (accepted, coding) in [("br, gzip", Some("br")), ("gzip", Some("gzip")), ("", None), ("br", Some("br"))] {
+        let response = bench.get("/long.txt", &format!("Accept-Encoding: {accepted}\r\n"));
+        assert_eq!((response.status, response.field("content-encoding")), (200, coding), "{accepted}");
+        assert_eq!(response.field("vary"), Some("Accept-Encoding"));
+        assert_eq!(response.body.len() < text.len(), coding.is_some());
+        let tag = response.field("etag").unwrap().to_owned();
+        let again = bench.get("/long.txt", &format!("Accept-Encoding: {accepted}\r\nIf-None-Match: {tag}\r\n"));
+        assert_eq!(again.status, 304);
+    }
+    assert_eq!(bench.service.figures().lookups, 1);
+    // The file changes, and what was made of it goes.
+    fs::write(directory.path().join("long.txt"), "another line\n".repeat(300)).unwrap();
+    bench.pass(std::time::Duration::from_secs(2));
+    let plain = bench.get("/long.txt", "");
+    assert_eq!(plain.body.len(), 3_900);
+    let compressed = bench.get("/long.txt", "Accept-Encoding: gzip\r\n");
+    let mut opened = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(compressed.body.as_slice()), &mut opened).unwrap();
+    assert_eq!(opened.as_bytes(), plain.body);
+    // One that is put there goes before it.
+    fs::write(directory.path().join("long.txt.gz"), "as it was put").unwrap();
+    bench.pass(std::time::Duration::from_secs(2));
+    assert_eq!(bench.get("/long.txt", "Accept-Encoding: gzip\r\n").body, b"as it was put");
+}
+
+#[test]
+fn responses_say_how_long_they_waited() {
+    let directory = site();
+    let mut bench = bench(&directory, |config| config.rules.server_timing = Some(true));
+    let first = bench.get("/page.txt", "");
+    assert!(first.field("server-timing").is_some_and(|said| said.starts_with("wait;dur=")), "{first:?}");
+    for fields in ["", "Range: bytes=0-1\r\n"] {
+        let again = bench.get("/page.txt", fields);
+        assert_eq!(again.field("server-timing"), Some("memory"), "{fields}");
+    }
+    assert_eq!(first.body, b"page");
+    // The next request of a connection is another one.
+    let id = bench.open();
+    let stream = bench.stream(id, "GET /index.html HTTP/1.1\r\nHost: a\r\n\r\nGET /page.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let all = super::testing::responses(&stream, &[false; 2]);
+    let said: Vec<&str> = all.iter().map(|response| response.field("server-timing").unwrap()).collect();
+    assert!(said[0].starts_with("wait") && said[1] == "memory", "{said:?}");
 }

@@ -112,16 +112,10 @@ impl WebService {
         }
     }
 
-    /// Fields of every response. In plain text, nobody is told to ask by HTTPS alone: anybody could have said it (RFC 6797, 7.2).
-    pub(super) fn common_fields(&self, is_redirected: bool) -> String {
-        let seconds = self.config.https.as_ref().map_or(0, |https| https.hsts_seconds);
-        let strict =
-            (seconds > 0 && !is_redirected).then(|| format!("Strict-Transport-Security: max-age={seconds}\r\n"));
-        let origin = self.config.allow_origin.as_ref().map(|origin| {
-            format!("Access-Control-Allow-Origin: {origin}\r\nAccess-Control-Expose-Headers: Content-Length, Content-Range, Date\r\n")
-        });
-        let own = self.config.headers.iter().map(|field| format!("{field}\r\n"));
-        strict.into_iter().chain(origin).chain(own).collect()
+    /// Fields of every response for a host, but for prepared ones, which have them.
+    pub(super) fn common_fields(&self, host: &[u8], is_redirected: bool) -> [&str; 2] {
+        let strict = if is_redirected { "" } else { self.plan.strict.as_str() };
+        [strict, self.sites.of(host).map_or("", |site| site.common.as_str())]
     }
 
     /// The address by HTTPS of what was asked for; `None`: the request names no host.

@@ -17,7 +17,8 @@ impl WebService {
         head: &[u8],
         context: &mut C,
     ) {
-        let substitute = self.substitutes.of(status).map(|(as_status, path)| {
+        let site = self.sites.get(missing.root);
+        let substitute = site.and_then(|site| site.substitutes.of(status)).map(|(as_status, path)| {
             let path = self.file_path(path.to_vec()).into_boxed_slice();
             (as_status, ResourceKey { root: missing.root, path })
         });
@@ -39,9 +40,10 @@ impl WebService {
 
     /// Whether a file was looked for instead of the one that the request names.
     pub(super) fn is_substitute(&self, request: &Request<'_, '_>, found: &ResourceKey) -> bool {
+        let Some(site) = self.sites.get(found.root).filter(|site| site.substitutes.are_there()) else { return false };
         let (path, _) = target::split_query(request.path_and_query);
-        self.substitutes.are_there()
-            && target::resolve(path, self.config.hidden_files).is_ok_and(|path| *self.file_path(path) != *found.path)
+        target::resolve(path, self.config.hidden_files)
+            .is_ok_and(|path| *self.file_path(site.rewrites.apply(path)) != *found.path)
     }
 
     /// The whole file with an error's status: neither conditions nor ranges are of it (RFC 9110, 13.2.1 and 14.2).

@@ -1,7 +1,8 @@
 //! The service as its clients see it.
 
 use super::testing::{Bench, START_SECONDS, responses};
-use crate::config::{CopyMode, Site, WebConfig, WebError};
+use crate::config::{CopyMode, WebConfig, WebError};
+use crate::rules::{Rules, Site};
 use crate::http::date;
 use crate::service::WebService;
 use proptest::prelude::*;
@@ -575,12 +576,15 @@ fn virtual_hosts() {
     let (directory, other) = (site(), tempfile::tempdir().unwrap());
     fs::write(other.path().join("index.html"), "other").unwrap();
     let mut bench = Bench::new(directory.path(), |config| {
-        config.sites.push(Site { hosts: vec!["Other.example".into()], root: other.path().into() });
+        let rules = Rules { cache_control: Some("no-store".to_owned()), ..Rules::default() };
+        config.sites.push(Site { hosts: vec!["Other.example".into()], root: other.path().into(), rules });
     });
     for _ in 0..2 {
         for (host, body) in [("other.EXAMPLE:80", "other"), ("other.example.", "other"), ("x", "<p>home</p>")] {
             let response = bench.ask(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             assert_eq!(response.body, body.as_bytes(), "{host}");
+            let own = (body == "other").then_some("no-store");
+            assert_eq!(response.field("cache-control"), own, "{host}");
         }
     }
     let response = bench.ask("GET http://other.example/ HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -637,7 +641,7 @@ fn a_bad_configuration_is_named() {
     config.access_log = Some("/nonexistent/log".into());
     assert!(matches!(WebService::new(config), Err(WebError::AccessLog { .. })));
     let mut config = WebConfig::new(directory.path());
-    config.cache_control = Some("a\r\nSet-Cookie: b".into());
+    config.rules.cache_control = Some("a\r\nSet-Cookie: b".into());
     assert!(matches!(WebService::new(config), Err(WebError::Value { .. })));
 }
 

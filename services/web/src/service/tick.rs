@@ -2,10 +2,9 @@
 
 use super::{Commands, Phase, WebService, milliseconds};
 use crate::config::WallClock;
-use crate::content::Root;
 use crate::http::parse::Rejection;
 use qanat::{ConnectionId, Time};
-use std::sync::Arc;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -157,13 +156,12 @@ impl WebService {
         is_slow
     }
 
-    /// Opens the roots anew and forgets all content and the access log's file; responses under way end undisturbed. A
+    /// Opens the roots anew, takes the rules that were set, and forgets all content and the access log's file; responses under way end undisturbed. A
     /// root that can't be opened stays as it was.
     pub fn reload(&mut self) {
-        for (root, path) in self.roots.iter_mut().zip(&self.root_paths) {
-            if let Ok(new) = Root::open(path) {
-                *root = Arc::new(new);
-            }
+        match self.shared.sites.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(sites) => self.sites = sites,
+            None => self.sites.reopen(),
         }
         self.epoch += 1;
         self.store.clear();

@@ -1,0 +1,153 @@
+//! Which paths are for users with a password (RFC 7617), and who is one.
+
+use super::mapping::Pattern;
+use super::password::{PasswordFileError, Passwords};
+use super::RuleError;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What files have at the ends of their names that are other files' content, compressed.
+const COMPRESSED: [&[u8]; 2] = [b".br", b".gz"];
+
+/// A path, or all that begin with it, that is for the users of a file of passwords.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BasicAuth {
+    pattern: Pattern,
+    /// As a client is told it: which paths this is about.
+    realm: String,
+    file: PathBuf,
+}
+
+impl BasicAuth {
+    /// The file of passwords.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// If the file's path is relative, it begins here.
+    pub(super) fn begin_at(&mut self, directory: &Path) {
+        self.file = directory.join(&self.file);
+    }
+}
+
+impl FromStr for BasicAuth {
+    type Err = RuleError;
+
+    /// `PATH=FILE`, or `PATH*=FILE`.
+    fn from_str(text: &str) -> Result<BasicAuth, RuleError> {
+        const FORM: RuleError = RuleError::Form("PATH=FILE, as in /admin/*=/etc/qanat/admin.users; a path without * is a file's");
+        let (pattern, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or(FORM)?;
+        // A directory by itself is not what anybody means: its files would be open.
+        let pattern = Pattern::parse(pattern).and_then(|it| if it.is_one_directory() { Err(FORM) } else { Ok(it) })?;
+        let realm = pattern.shown();
+        Ok(BasicAuth { pattern, realm, file: file.into() })
+    }
+}
+
+/// One of a site's protection spaces (RFC 9110, 11.5).
+#[derive(Debug)]
+pub(crate) struct Space {
+    pattern: Pattern,
+    pub(crate) realm: String,
+    pub(crate) passwords: Arc<Passwords>,
+    /// Of each user, the password that was right, so that not every request costs what a guess is to cost.
+    verified: HashMap<String, Vec<u8>>,
+}
+
+impl Space {
+    /// Whether this was right before. How long it takes does not tell how much of it is right.
+    pub(crate) fn knows(&self, user: &str, password: &[u8]) -> bool {
+        self.verified.get(user).is_some_and(|right| {
+            let differences = right.iter().zip(password).fold(0, |all, (one, other)| all | one ^ other);
+            right.len() == password.len() && differences == 0
+        })
+    }
+
+    /// This is right.
+    pub(crate) fn remember(&mut self, user: &str, password: &[u8]) {
+        self.verified.insert(user.to_owned(), password.to_owned());
+    }
+}
+
+/// All protection spaces of a site.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    /// Those with the longest paths first.
+    spaces: Vec<Space>,
+}
+
+impl Access {
+    /// Reads the files of passwords.
+    ///
+    /// # Errors
+    /// One can't be read, or is none.
+    pub(crate) fn open(all: &[BasicAuth]) -> Result<Access, PasswordFileError> {
+        let mut files: HashMap<&Path, Arc<Passwords>> = HashMap::new();
+        let mut spaces = Vec::new();
+        for BasicAuth { pattern, realm, file } in all {
+            let passwords = match files.get(file.as_path()) {
+                Some(known) => Arc::clone(known),
+                None => Arc::new(Passwords::read(file)?),
+            };
+            files.insert(file, Arc::clone(&passwords));
+            let (pattern, realm) = (pattern.clone(), realm.clone());
+            spaces.push(Space { pattern, realm, passwords, verified: HashMap::new() });
+        }
+        spaces.sort_by_key(|space| std::cmp::Reverse(space.pattern.length()));
+        Ok(Access { spaces })
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.spaces.is_empty()
+    }
+
+    pub(crate) fn space(&self, index: usize) -> Option<&Space> {
+        self.spaces.get(index)
+    }
+
+    pub(crate) fn space_mut(&mut self, index: usize) -> Option<&mut Space> {
+        self.spaces.get_mut(index)
+    }
+
+    /// The space that a path is in, by its index. A compressed file is where its content is.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<usize> {
+        let plain = COMPRESSED.iter().find_map(|suffix| path.strip_suffix(*suffix)).unwrap_or(path);
+        self.spaces.iter().position(|space| space.pattern.covers(path) || space.pattern.covers(plain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::password::RIGHT;
+    use super::*;
+
+    #[test]
+    fn the_longest_path_says_who_may_and_a_compressed_file_is_where_its_content_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("users");
+        std::fs::write(&file, format!("a:{}\n", RIGHT[0])).unwrap();
+        let all = ["/*", "/admin/*", "/secret.txt"].map(|path| format!("{path}={}", file.display()).parse().unwrap());
+        let access = Access::open(&all[1..]).unwrap();
+        let realm = |access: &Access, path: &str| Some(access.space(access.find(path.as_bytes())?)?.realm.clone());
+        for (path, expected) in [
+            ("admin", Some("/admin/")),
+            ("admin/", Some("/admin/")),
+            ("admin/x/y", Some("/admin/")),
+            ("administration", None),
+            ("secret.txt", Some("/secret.txt")),
+            ("secret.txt.gz", Some("/secret.txt")),
+            ("secret.txt.br", Some("/secret.txt")),
+            ("secret.txt.bak", None),
+            ("", None),
+        ] {
+            assert_eq!(realm(&access, path).as_deref(), expected, "{path}");
+        }
+        let access = Access::open(&all).unwrap();
+        assert_eq!((realm(&access, "admin/x").as_deref(), realm(&access, "x").as_deref()), (Some("/admin/"), Some("/")));
+        for text in ["/a", "/a=", "a=x", "/=x", "/admin/=x"] {
+            assert!(text.parse::<BasicAuth>().is_err(), "{text}");
+        }
+    }
+}

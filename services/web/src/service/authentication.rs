@@ -1,0 +1,173 @@
+//! Users with a password (RFC 7617). A guess costs milliseconds of a thread of its own; what was right once costs nothing more. One peer
+//! has one guess under way at a time, so that nobody keeps others out by guessing.
+
+use super::respond::Exchange;
+use super::{Commands, WebService};
+use crate::http::authorization::{self, Credentials};
+use crate::http::parse::{Outcome, header_storage, parse};
+use crate::readers::{Guess, Job};
+use crate::rules::Passwords;
+use qanat::ConnectionId;
+use qanat::stack::Peer;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Guesses under way at once, of all peers.
+const GUESSES_MAX: usize = 64;
+
+#[derive(Debug)]
+struct UnderWay {
+    peer: Peer,
+    passwords: Arc<Passwords>,
+    /// They said the same.
+    waiting: Vec<ConnectionId>,
+}
+
+/// All guesses under way.
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    all: HashMap<Guess, UnderWay>,
+}
+
+impl WebService {
+    /// Whether a request for one of these paths goes on. If not, it is answered, or waits.
+    pub(super) fn is_let_in<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        site: usize,
+        paths: [&[u8]; 2],
+        head: &[u8],
+        context: &mut C,
+    ) -> bool {
+        let Some(access) = self.sites.get(site).map(|site| &site.access) else { return true };
+        let found = paths.iter().find_map(|path| access.find(path));
+        let Some((index, space)) = found.and_then(|index| Some((index, access.space(index)?))) else { return true };
+        let Some(credentials) = authorization::basic(exchange.request) else {
+            self.ask_for_password(exchange, site, index, context);
+            return false;
+        };
+        if space.knows(&credentials.user, &credentials.password) {
+            return true;
+        }
+        let passwords = Arc::clone(&space.passwords);
+        self.guess(exchange, Guess { site, space: index, credentials }, passwords, head, context);
+        false
+    }
+
+    fn guess<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        guess: Guess,
+        passwords: Arc<Passwords>,
+        head: &[u8],
+        context: &mut C,
+    ) {
+        let Some(connection) = self.connections.get(exchange.id) else { return };
+        let peer: Peer = connection.peer.ip().into();
+        if !self.guesses.all.contains_key(&guess) {
+            if self.guesses.all.values().any(|under_way| under_way.peer == peer) {
+                self.figures.guesses_limited += 1;
+                return self.refuse(exchange, 429, "There is another attempt under way: wait a second.", context);
+            }
+            let job = Job::Verify { guess: guess.clone(), passwords: Arc::clone(&passwords) };
+            if self.guesses.all.len() >= GUESSES_MAX || !self.submit(job) {
+                self.figures.guesses_limited += 1;
+                return self.refuse(exchange, 503, "There are too many attempts under way.", context);
+            }
+        }
+        if self.wait(exchange.id, head, context) {
+            let under_way = self.guesses.all.entry(guess);
+            under_way.or_insert_with(|| UnderWay { peer, passwords, waiting: Vec::new() }).waiting.push(exchange.id);
+        }
+    }
+
+    /// A guess was looked at.
+    pub(super) fn on_verified<C: Commands>(&mut self, guess: &Guess, is_right: bool, context: &mut C) {
+        let Some(UnderWay { passwords, waiting, .. }) = self.guesses.all.remove(guess) else { return };
+        let space = self.sites.get_mut(guess.site).and_then(|site| site.access.space_mut(guess.space));
+        // A reload may have come between: then it is looked at again, in what there is now.
+        let is_known = space.filter(|space| is_right && Arc::ptr_eq(&space.passwords, &passwords)).map(|space| {
+            let Credentials { user, password } = &guess.credentials;
+            space.remember(user, password);
+        });
+        self.figures.passwords_right += u64::from(is_right);
+        self.figures.passwords_wrong += u64::from(!is_right);
+        for id in waiting {
+            let Some(head) = self.waiting_head(id) else { continue };
+            let mut storage = header_storage();
+            // It was parsed before, with the same result.
+            let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else {
+                self.abort(id, context);
+                continue;
+            };
+            let exchange = self.exchange(id, &request, context);
+            if is_right && is_known.is_none() {
+                self.refuse(exchange, 503, "The passwords were just changed: try again.", context);
+            } else if is_right {
+                self.on_get(exchange, &head, context);
+            } else {
+                self.ask_for_password(exchange, guess.site, guess.space, context);
+            }
+            self.advance(id, context);
+        }
+    }
+
+    fn ask_for_password<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        site: usize,
+        space: usize,
+        context: &mut C,
+    ) {
+        let space = self.sites.get(site).and_then(|site| site.access.space(space));
+        let realm = space.map_or("/", |space| &space.realm);
+        let line = format!("WWW-Authenticate: Basic realm=\"{realm}\", charset=\"UTF-8\"\r\n");
+        self.refuse_saying(exchange, 401, "This is for users with a password.", &line, context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules_tests::{as_user, protected, site};
+    use super::*;
+
+    #[test]
+    fn one_peer_guesses_once_at_a_time() {
+        let directory = site();
+        let mut bench = protected(&directory, &["/admin/*"]);
+        let id = bench.open();
+        let peer: Peer = bench.service.connections.get(id).unwrap().peer.ip().into();
+        let others: Peer = "192.0.2.99".parse::<std::net::IpAddr>().unwrap().into();
+        let passwords = Arc::clone(&bench.service.sites.get(0).unwrap().access.space(0).unwrap().passwords);
+        let guess = |password: String| Guess {
+            site: 0,
+            space: 0,
+            credentials: Credentials { user: "eve".to_owned(), password: password.into_bytes() },
+        };
+        // Others' guesses are no reason to wait; all that there may be are.
+        for count in 0..GUESSES_MAX - 1 {
+            let under_way = UnderWay { peer: others, passwords: Arc::clone(&passwords), waiting: Vec::new() };
+            bench.service.guesses.all.insert(guess(format!("{count}")), under_way);
+        }
+        assert_eq!(bench.get("/admin/", &as_user("ann:right")).status, 200);
+        let under_way = UnderWay { peer: others, passwords: Arc::clone(&passwords), waiting: Vec::new() };
+        bench.service.guesses.all.insert(guess("last".to_owned()), under_way);
+        assert_eq!(bench.get("/admin/", &as_user("bob:right")).status, 503);
+        assert_eq!(bench.get("/admin/", &as_user("ann:right")).status, 200, "who was let in stays so");
+        bench.service.guesses.all.clear();
+        let under_way = UnderWay { peer, passwords, waiting: Vec::new() };
+        bench.service.guesses.all.insert(guess("its own".to_owned()), under_way);
+        let refused = bench.get("/admin/", &as_user("bob:right"));
+        assert_eq!((refused.status, refused.field("retry-after")), (429, Some("1")));
+        assert_eq!(bench.service.figures().guesses_limited, 2);
+        // The same is said once more: it waits for the same answer.
+        let id = bench.open();
+        bench.data(id, format!("GET /admin/ HTTP/1.1\r\nHost: a\r\n{}\r\n", as_user("eve:its own")));
+        assert!(bench.is_busy(id));
+        let (service, stack) = (&mut bench.service, &mut bench.stack);
+        service.on_verified(&guess("its own".to_owned()), false, stack);
+        bench.run(id);
+        assert!(bench.peer.streams[&id].starts_with(b"HTTP/1.1 401 "));
+        assert!(bench.service.guesses.all.is_empty());
+    }
+}
