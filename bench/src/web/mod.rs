@@ -119,6 +119,9 @@ fn cases(options: &WebBenchOptions) -> Result<Vec<Case>, HarnessError> {
 /// Peers of a case, the one others are compared with first.
 fn peers(options: &WebBenchOptions, case: &Case) -> Vec<Peer> {
     let mut peers = vec![Peer::NGINX, Peer::NGINX_NO_OFFLOADS, Peer::QANAT_PRE, Peer::QANAT_PER_SEND];
+    if case.bytes == Some(1 << 10) {
+        peers.push(Peer::QANAT_RULES);
+    }
     if case.kernel_client {
         peers.push(Peer::NGINX_KERNEL_CLIENT);
     }

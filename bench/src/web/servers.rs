@@ -18,10 +18,31 @@ const NGINX_PATHS: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/us
 const START_PATIENCE: Duration = Duration::from_secs(10);
 const PORT: u16 = 80;
 
+/// What an operator might say. No request of a case is redirected, refused or missing.
+const RULES: [&str; 17] = [
+    "--header",
+    "X-Frame-Options: DENY",
+    "--redirect",
+    "/old/*=/new/*",
+    "--rewrite",
+    "/v1/*=/*",
+    "--fallback",
+    "/1024.bin",
+    "--error-page",
+    "503=/1024.bin",
+    "--cache-control",
+    "max-age=60",
+    "--listing",
+    "--compress",
+    "--server-timing",
+    "--requests-per-peer",
+    "100000000",
+];
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Program {
     Nginx(Offloads),
-    Qanat { copy: &'static str, crosses: bool },
+    Qanat { copy: &'static str, more: &'static [&'static str] },
     OverKernel,
 }
 
@@ -43,15 +64,18 @@ impl Peer {
     pub const NGINX_KERNEL_CLIENT: Peer =
         Peer { name: "nginx, kernel client", program: Program::Nginx(Offloads::Default), kernel_client: true };
     /// `qanat web --copy pre`.
-    pub const QANAT_PRE: Peer = Peer {
-        name: "qanat web, pre-copy",
-        program: Program::Qanat { copy: "pre", crosses: false },
-        kernel_client: false,
-    };
+    pub const QANAT_PRE: Peer =
+        Peer { name: "qanat web, pre-copy", program: Program::Qanat { copy: "pre", more: &[] }, kernel_client: false };
     /// `qanat web --copy per-send`.
     pub const QANAT_PER_SEND: Peer = Peer {
         name: "qanat web, copy per send",
-        program: Program::Qanat { copy: "per-send", crosses: false },
+        program: Program::Qanat { copy: "per-send", more: &[] },
+        kernel_client: false,
+    };
+    /// The same with rules of every kind that a request for a file passes by.
+    pub const QANAT_RULES: Peer = Peer {
+        name: "qanat web, pre-copy, with rules",
+        program: Program::Qanat { copy: "pre", more: &RULES },
         kernel_client: false,
     };
     /// `qanat web`, in the table of placements.
@@ -59,7 +83,7 @@ impl Peer {
     /// The same with a null call after each command and with each event.
     pub(super) const CROSSING: Peer = Peer {
         name: "linked, with crossing",
-        program: Program::Qanat { copy: "pre", crosses: true },
+        program: Program::Qanat { copy: "pre", more: &["--emulate-crossing"] },
         kernel_client: false,
     };
     /// `qanat web --placement kernel`.
@@ -179,11 +203,11 @@ impl Server {
                 topology.set_offloads(offloads)?;
                 start_nginx(topology, site, cpu)
             }
-            Program::Qanat { copy, crosses } => {
+            Program::Qanat { copy, more } => {
                 let address = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
                 let mut where_to =
                     vec!["--interface", topology.server_interface(), "--address", &address, "--copy", copy];
-                where_to.extend(crosses.then_some("--emulate-crossing"));
+                where_to.extend(more);
                 topology.set_offloads(Offloads::Default)?;
                 start_qanat(program, &where_to, SERVER_OWN, topology, site, cpu)
             }

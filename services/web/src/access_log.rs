@@ -23,6 +23,25 @@ enum Message {
     Reopen,
 }
 
+/// What a line says.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// When, seconds since 1970.
+    pub seconds: u64,
+    /// By whom.
+    pub peer: SocketAddr,
+    /// Who the client says it is.
+    pub user: Option<&'a str>,
+    /// It came as a stream.
+    pub is_http2: bool,
+    /// `None`: there was no telling what it is.
+    pub request: Option<&'a Request<'a, 'a>>,
+    /// The answer.
+    pub status: u16,
+    /// Bytes of its content.
+    pub bytes: u64,
+}
+
 /// The log's front end, on the service's thread.
 #[derive(Debug)]
 pub struct AccessLog {
@@ -75,17 +94,9 @@ impl AccessLog {
         self.drops + self.failed.load(Ordering::Relaxed)
     }
 
-    /// Adds a line. `user`: who the client says it is; `request` is `None` if there was no telling what it is; `is_http2`: it came as a stream.
-    pub fn line(
-        &mut self,
-        seconds: u64,
-        peer: SocketAddr,
-        user: Option<&str>,
-        is_http2: bool,
-        request: Option<&Request<'_, '_>>,
-        status: u16,
-        bytes: u64,
-    ) {
+    /// Adds a line.
+    pub fn line(&mut self, line: &Line<'_>) {
+        let Line { seconds, peer, user, is_http2, request, status, bytes } = *line;
         if self.time.0 != seconds {
             self.time = (seconds, format_time(seconds));
         }
@@ -239,7 +250,9 @@ mod tests {
         let limits = ParseLimits { head_bytes_max: 16384, target_bytes_max: 8192 };
         let Outcome::Complete(request) = parse(text, &mut storage, &limits) else { panic!() };
         let peer: SocketAddr = "192.0.2.7:1234".parse().unwrap();
-        log.line(784_111_777, peer, Some("a n\"n"), false, Some(&request), 200, 42);
+        let refused =
+            Line { seconds: 784_111_777, peer, user: None, is_http2: false, request: None, status: 400, bytes: 0 };
+        log.line(&Line { user: Some("a n\"n"), request: Some(&request), status: 200, bytes: 42, ..refused });
         log.flush();
         // The writer's queue keeps order, so a rename after the first line is there loses nothing.
         for _ in 0..500 {
@@ -250,7 +263,7 @@ mod tests {
         }
         std::fs::rename(&path, directory.path().join("old")).unwrap();
         assert!(log.reopen());
-        log.line(784_111_777, peer, None, false, None, 400, 0);
+        log.line(&refused);
         drop(log);
         assert_eq!(
             std::fs::read_to_string(directory.path().join("old")).unwrap(),

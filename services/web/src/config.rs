@@ -230,6 +230,14 @@ pub enum WebError {
         /// The name.
         host: String,
     },
+    /// Anybody could get a file of passwords.
+    #[error("{} would be served: move it out of {}", path.display(), root.display())]
+    PasswordsServed {
+        /// The file.
+        path: PathBuf,
+        /// The directory that is served.
+        root: PathBuf,
+    },
     /// A file of passwords is none.
     #[error(transparent)]
     Passwords(#[from] PasswordFileError),

@@ -29,6 +29,7 @@ pub use config::{Caching, CopyMode, Https, Limits, WallClock, WebConfig, WebErro
 pub use figures::Figures;
 pub use qanat_store::{PolicyKind, ReadCacheFigures};
 pub use rules::{
-    BasicAuth, ConfigFile, ConfigFileError, ErrorPage, Fallback, Field, PasswordFileError, Redirect, Rewrite, RuleError, Rules, Site,
+    BasicAuth, ConfigFile, ConfigFileError, ErrorPage, Fallback, Field, PasswordFileError, Redirect, Rewrite,
+    RuleError, Rules, Site,
 };
 pub use service::{WebHandle, WebService};

@@ -60,7 +60,12 @@ fn write_requests(families: &mut Families, figures: &Figures) {
     families.counted("requests_limited_total", "Requests of peers that made too many.", figures.requests_limited);
     let Figures { passwords_right, passwords_wrong, guesses_limited, .. } = *figures;
     let outcomes = [("right", passwords_right), ("wrong", passwords_wrong), ("refused", guesses_limited)];
-    families.counted_by("passwords_total", "Passwords that users gave, by outcome; right ones once.", "outcome", outcomes);
+    families.counted_by(
+        "passwords_total",
+        "Passwords that users gave, by outcome; right ones once.",
+        "outcome",
+        outcomes,
+    );
     let Figures { bytes_sent, bytes_acknowledged, parse_errors, pipeline_waits, log_lines, log_drops, .. } = *figures;
     let bytes = [("sent", bytes_sent), ("acknowledged", bytes_acknowledged)];
     families.counted_by("bytes_total", "Bytes of responses, by how far they came.", "state", bytes);

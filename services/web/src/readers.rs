@@ -121,19 +121,14 @@ impl Readers {
         let to_verify = Arc::new(Mutex::new(to_verify));
         let results = Arc::new(Results::default());
         let rules = Arc::new(rules);
-        let mut readers = Readers {
-            jobs: Some(sender),
-            guesses: Some(guesses),
-            results: Arc::clone(&results),
-            threads: Vec::new(),
-        };
+        let mut readers =
+            Readers { jobs: Some(sender), guesses: Some(guesses), results: Arc::clone(&results), threads: Vec::new() };
         let names = (0..count.max(1)).map(|number| (format!("web-reader-{number}"), &receiver));
         for (name, receiver) in names.chain([("web-passwords".to_owned(), &to_verify)]) {
             let (receiver, results) = (Arc::clone(receiver), Arc::clone(&results));
             let (rules, doorbell) = (Arc::clone(&rules), doorbell.clone());
-            let thread = std::thread::Builder::new()
-                .name(name)
-                .spawn(move || run(&receiver, &results, &rules, &doorbell))?;
+            let thread =
+                std::thread::Builder::new().name(name).spawn(move || run(&receiver, &results, &rules, &doorbell))?;
             readers.threads.push(thread);
         }
         Ok(readers)

@@ -20,5 +20,6 @@ mod memory_limits;
 mod privilege;
 mod remedies;
 mod returns;
+mod rules;
 mod statistics;
 mod terminals;

@@ -34,7 +34,7 @@ fn who_may_have_too_little_is_told_how_much_is_needed() {
         );
         place.shell("$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done");
         for (command, needed_mib, says) in commands() {
-            for limit_mib in [48, 128, 256, 511, 2_048, 4_608].into_iter().filter(|limit| *limit < needed_mib) {
+            for limit_mib in [64, 128, 256, 511, 2_048, 4_608].into_iter().filter(|limit| *limit < needed_mib) {
                 let said = place.with_limit("as", limit_mib << 20).fails(&command);
                 let context = format!("{command} with {limit_mib} MiB: {said}");
                 assert!(said.lines().count() == 1 && !place.has("begun"), "{context}");

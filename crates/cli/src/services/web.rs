@@ -20,7 +20,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::CongestionAlgorithm;
 use qanat_nic::MemoryPlan;
-use qanat_web::{Caching, CopyMode, Figures, Rules, Site, WebConfig, WebService, metrics};
+use qanat_web::{Caching, CopyMode, Figures, WebConfig, WebService, metrics};
 use rules::{RulesArguments, Sites};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -157,11 +157,6 @@ pub struct Arguments {
 enum Copy {
     Pre,
     PerSend,
-}
-
-fn parse_site(text: &str) -> Result<Site, String> {
-    let (host, root) = text.split_once('=').ok_or("write it as NAME=DIRECTORY")?;
-    Ok(Site { hosts: vec![host.to_owned()], root: root.into(), rules: Rules::default() })
 }
 
 impl Arguments {

@@ -2,7 +2,7 @@
 
 use super::mapping::Pattern;
 use super::password::{PasswordFileError, Passwords};
-use super::RuleError;
+use super::text::RuleError;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -37,7 +37,8 @@ impl FromStr for BasicAuth {
 
     /// `PATH=FILE`, or `PATH*=FILE`.
     fn from_str(text: &str) -> Result<BasicAuth, RuleError> {
-        const FORM: RuleError = RuleError::Form("PATH=FILE, as in /admin/*=/etc/qanat/admin.users; a path without * is a file's");
+        const FORM: RuleError =
+            RuleError::Form("PATH=FILE, as in /admin/*=/etc/qanat/admin.users; a path without * is a file's");
         let (pattern, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or(FORM)?;
         // A directory by itself is not what anybody means: its files would be open.
         let pattern = Pattern::parse(pattern).and_then(|it| if it.is_one_directory() { Err(FORM) } else { Ok(it) })?;
@@ -145,7 +146,10 @@ mod tests {
             assert_eq!(realm(&access, path).as_deref(), expected, "{path}");
         }
         let access = Access::open(&all).unwrap();
-        assert_eq!((realm(&access, "admin/x").as_deref(), realm(&access, "x").as_deref()), (Some("/admin/"), Some("/")));
+        assert_eq!(
+            (realm(&access, "admin/x").as_deref(), realm(&access, "x").as_deref()),
+            (Some("/admin/"), Some("/"))
+        );
         for text in ["/a", "/a=", "a=x", "/=x", "/admin/=x"] {
             assert!(text.parse::<BasicAuth>().is_err(), "{text}");
         }

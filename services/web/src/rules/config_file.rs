@@ -10,13 +10,11 @@
 //! rules.fallback = "/index.html"
 //! ```
 
-use super::{Rules, Site};
-use serde::{Deserialize, Deserializer, de};
-use std::fmt::Display;
+use super::site::{Rules, Site};
+use serde::Deserialize;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// Bytes of a file at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -83,20 +81,10 @@ struct Host {
     rules: Rules,
 }
 
-/// What is written as an option is written.
-pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Option<T>, D::Error> {
-    String::deserialize(from)?.parse().map(Some).map_err(de::Error::custom)
-}
-
-/// A list of what is written as options are written.
-pub(super) fn texts<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
-    let texts = Vec::<String>::deserialize(from)?;
-    let all = texts.iter().map(|text| text.parse().map_err(|error| de::Error::custom(format!("`{text}`: {error}"))));
-    all.collect::<Result<_, _>>().map(Some)
-}
-
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    !name.is_empty()
+        && name.len() <= 253
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
 }
 
 impl ConfigFile {

@@ -1,6 +1,6 @@
 //! Fields of every response.
 
-use super::{RuleError, VALUE_BYTES_MAX, is_printable};
+use super::text::{RuleError, VALUE_BYTES_MAX, is_printable};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 

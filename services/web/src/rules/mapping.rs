@@ -1,6 +1,6 @@
 //! Addresses that stand for others: told to the client (redirects), or not (rewrites).
 
-use super::{RuleError, VALUE_BYTES_MAX, is_printable, path_of};
+use super::text::{RuleError, VALUE_BYTES_MAX, is_printable, path_of};
 use crate::http::target;
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -96,7 +96,8 @@ impl FromStr for Redirect {
     /// `FROM=TO` or `STATUS:FROM=TO`. `FROM` is a path, and with a `*` at its end all that begin so; `TO` is a path or an address, and with
     /// a `*` at its end what the other `*` stood for is added.
     fn from_str(text: &str) -> Result<Redirect, RuleError> {
-        const FORM: RuleError = RuleError::Form("FROM=TO or STATUS:FROM=TO, as in /old=/new or 302:/old/*=https://new.example/*");
+        const FORM: RuleError =
+            RuleError::Form("FROM=TO or STATUS:FROM=TO, as in /old=/new or 302:/old/*=https://new.example/*");
         let (status, mapping) = match text.split_once(':') {
             Some((status, mapping)) if !status.contains('/') => (status.parse().map_err(|_| FORM)?, mapping),
             _ => (301, text),

@@ -51,7 +51,8 @@ enum Hash {
 
 impl Hash {
     fn parse(text: &str) -> Result<Hash, &'static str> {
-        const REMEDY: &str = "this hash is none that is understood: make it by `htpasswd -B` (bcrypt) or `openssl passwd -6` (SHA-512)";
+        const REMEDY: &str =
+            "this hash is none that is understood: make it by `htpasswd -B` (bcrypt) or `openssl passwd -6` (SHA-512)";
         const COSTLY: &str = "this hash costs too much time: at most $2y$14$ (htpasswd -B -C 14), or rounds=1000000";
         let mut parts = text.split('$');
         let (Some(""), Some(scheme)) = (parts.next(), parts.next()) else { return Err(REMEDY) };
@@ -85,8 +86,9 @@ impl Hash {
     fn is_of(&self, password: &[u8]) -> bool {
         match self {
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
-            Hash::ShaCrypt(hash) => PasswordHashRef::new(hash)
-                .is_ok_and(|hash| ShaCrypt::default().verify_password(password, hash).is_ok()),
+            Hash::ShaCrypt(hash) => {
+                PasswordHashRef::new(hash).is_ok_and(|hash| ShaCrypt::default().verify_password(password, hash).is_ok())
+            }
         }
     }
 }
@@ -170,7 +172,10 @@ mod tests {
             ("a:$apr1$salt$hash\n", "htpasswd -B"),
             ("a:{SHA}hash\n", "htpasswd -B"),
             ("a:$2y$15$abcdefghijklmnopqrstuuFmEfrkTQnczNzw475xE2VhDrK1uwJiC\n", "costs too much"),
-            ("a:$6$rounds=1000001$saltsalt$pIMXjwJFgTam6pM3yCqN/9Pte9YqhykbEIBcmpjbhKFejnVHp5XxciDrX8odS2jQxLtj9ho0BrqVWR54ocRaY/", "costs"),
+            (
+                "a:$6$rounds=1000001$saltsalt$pIMXjwJFgTam6pM3yCqN/9Pte9YqhykbEIBcmpjbhKFejnVHp5XxciDrX8odS2jQxLtj9ho0BrqVWR54ocRaY/",
+                "costs",
+            ),
             ("a:$6$salt$short\n", "this hash is none"),
             ("a:$6$$$$$$\n", "this hash is none"),
             ("a:$2b$04$\u{e4}bcdefghijklmnopqrstuuFmEfrkTQnczNzw475xE2VhDrK1uwJiC\n", "this hash is none"),

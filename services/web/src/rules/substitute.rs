@@ -1,6 +1,6 @@
 //! What is served where nothing is.
 
-use super::{RuleError, path_of};
+use super::text::{RuleError, path_of};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn substitutes_are_by_status() {
-        let pages: Vec<ErrorPage> = ["404=/e/404.html", "503=/e/503.html"].iter().map(|text| text.parse().unwrap()).collect();
+        let pages: Vec<ErrorPage> =
+            ["404=/e/404.html", "503=/e/503.html"].iter().map(|text| text.parse().unwrap()).collect();
         let of = Substitutes::new(None, &pages);
         assert_eq!((of.of(404), of.of(403)), (Some((404, &b"e/404.html"[..])), None));
         let fallback: Fallback = "/index.html".parse().unwrap();

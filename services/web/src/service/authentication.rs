@@ -7,27 +7,8 @@ use crate::http::authorization::{self, Credentials};
 use crate::http::parse::{Outcome, header_storage, parse};
 use crate::readers::{Guess, Job};
 use crate::rules::Passwords;
-use qanat::ConnectionId;
 use qanat::stack::Peer;
-use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Guesses under way at once, of all peers.
-const GUESSES_MAX: usize = 64;
-
-#[derive(Debug)]
-struct UnderWay {
-    peer: Peer,
-    passwords: Arc<Passwords>,
-    /// They said the same.
-    waiting: Vec<ConnectionId>,
-}
-
-/// All guesses under way.
-#[derive(Debug, Default)]
-pub(super) struct Guesses {
-    all: HashMap<Guess, UnderWay>,
-}
 
 impl WebService {
     /// Whether a request for one of these paths goes on. If not, it is answered, or waits.
@@ -64,26 +45,25 @@ impl WebService {
     ) {
         let Some(connection) = self.connections.get(exchange.id) else { return };
         let peer: Peer = connection.peer.ip().into();
-        if !self.guesses.all.contains_key(&guess) {
-            if self.guesses.all.values().any(|under_way| under_way.peer == peer) {
+        if !self.guesses.has(&guess) {
+            if self.guesses.has_of(peer) {
                 self.figures.guesses_limited += 1;
                 return self.refuse(exchange, 429, "There is another attempt under way: wait a second.", context);
             }
             let job = Job::Verify { guess: guess.clone(), passwords: Arc::clone(&passwords) };
-            if self.guesses.all.len() >= GUESSES_MAX || !self.submit(job) {
+            if self.guesses.are_full() || !self.submit(job) {
                 self.figures.guesses_limited += 1;
                 return self.refuse(exchange, 503, "There are too many attempts under way.", context);
             }
         }
         if self.wait(exchange.id, head, context) {
-            let under_way = self.guesses.all.entry(guess);
-            under_way.or_insert_with(|| UnderWay { peer, passwords, waiting: Vec::new() }).waiting.push(exchange.id);
+            self.guesses.wait(guess, peer, passwords, exchange.id);
         }
     }
 
     /// A guess was looked at.
     pub(super) fn on_verified<C: Commands>(&mut self, guess: &Guess, is_right: bool, context: &mut C) {
-        let Some(UnderWay { passwords, waiting, .. }) = self.guesses.all.remove(guess) else { return };
+        let Some((passwords, waiting)) = self.guesses.end(guess) else { return };
         let space = self.sites.get_mut(guess.site).and_then(|site| site.access.space_mut(guess.space));
         // A reload may have come between: then it is looked at again, in what there is now.
         let is_known = space.filter(|space| is_right && Arc::ptr_eq(&space.passwords, &passwords)).map(|space| {
@@ -128,8 +108,10 @@ impl WebService {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guesses::{GUESSES_MAX, Guesses};
     use super::super::rules_tests::{as_user, protected, site};
     use super::*;
+    use qanat::ConnectionId;
 
     #[test]
     fn one_peer_guesses_once_at_a_time() {
@@ -146,17 +128,20 @@ mod tests {
         };
         // Others' guesses are no reason to wait; all that there may be are.
         for count in 0..GUESSES_MAX - 1 {
-            let under_way = UnderWay { peer: others, passwords: Arc::clone(&passwords), waiting: Vec::new() };
-            bench.service.guesses.all.insert(guess(format!("{count}")), under_way);
+            let nobody = ConnectionId::new(1_000, 0);
+            bench.service.guesses.wait(guess(format!("{count}")), others, Arc::clone(&passwords), nobody);
         }
         assert_eq!(bench.get("/admin/", &as_user("ann:right")).status, 200);
-        let under_way = UnderWay { peer: others, passwords: Arc::clone(&passwords), waiting: Vec::new() };
-        bench.service.guesses.all.insert(guess("last".to_owned()), under_way);
+        bench.service.guesses.wait(
+            guess("last".to_owned()),
+            others,
+            Arc::clone(&passwords),
+            ConnectionId::new(1_000, 0),
+        );
         assert_eq!(bench.get("/admin/", &as_user("bob:right")).status, 503);
         assert_eq!(bench.get("/admin/", &as_user("ann:right")).status, 200, "who was let in stays so");
-        bench.service.guesses.all.clear();
-        let under_way = UnderWay { peer, passwords, waiting: Vec::new() };
-        bench.service.guesses.all.insert(guess("its own".to_owned()), under_way);
+        bench.service.guesses = Guesses::default();
+        bench.service.guesses.wait(guess("its own".to_owned()), peer, passwords, ConnectionId::new(1_000, 0));
         let refused = bench.get("/admin/", &as_user("bob:right"));
         assert_eq!((refused.status, refused.field("retry-after")), (429, Some("1")));
         assert_eq!(bench.service.figures().guesses_limited, 2);
@@ -168,6 +153,6 @@ mod tests {
         service.on_verified(&guess("its own".to_owned()), false, stack);
         bench.run(id);
         assert!(bench.peer.streams[&id].starts_with(b"HTTP/1.1 401 "));
-        assert!(bench.service.guesses.all.is_empty());
+        assert!(!bench.service.guesses.has_of(peer));
     }
 }

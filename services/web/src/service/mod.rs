@@ -6,6 +6,7 @@ mod desk;
 mod file_reads;
 mod flat;
 mod flat_range;
+mod guesses;
 mod input;
 mod layers;
 mod output;
@@ -38,10 +39,10 @@ use crate::http::date::DateCache;
 use crate::http::parse::ParseLimits;
 use crate::readers::{Done, Job, Readers};
 use crate::rules::{Rules, Site};
-use authentication::Guesses;
 use connection::{Connections, Phase};
 use desk::Desk;
 use file_reads::FileReads;
+use guesses::Guesses;
 use layers::Layers;
 use qanat::{
     CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Setting,
@@ -184,11 +185,7 @@ impl WebService {
         WebService::build(WebConfig { copy_mode: CopyMode::PerSend, ..config }, None, Some(desk))
     }
 
-    fn build(
-        mut config: WebConfig,
-        root: Option<PathBuf>,
-        desk: Option<Desk>,
-    ) -> Result<WebService, WebError> {
+    fn build(mut config: WebConfig, root: Option<PathBuf>, desk: Option<Desk>) -> Result<WebService, WebError> {
         check(&config)?;
         let layers = Layers::new(&config)?;
         if layers.is_some() {
@@ -197,7 +194,8 @@ impl WebService {
         }
         // In plain text, nobody is told to ask by HTTPS alone: anybody could have said it (RFC 6797, 7.2).
         let seconds = config.https.as_ref().map_or(0, |https| https.hsts_seconds);
-        let strict = if seconds > 0 { format!("Strict-Transport-Security: max-age={seconds}\r\n") } else { String::new() };
+        let strict =
+            if seconds > 0 { format!("Strict-Transport-Security: max-age={seconds}\r\n") } else { String::new() };
         let plan = SitePlan { root, hidden_files: config.hidden_files, strict };
         let sites = Sites::open(&plan, &config.rules, &config.sites)?;
         let log = match &config.access_log {

@@ -10,8 +10,7 @@ const PLACES: usize = 65_536;
 /// One request, in thousandths: credit of a rate of one a second grows by one of them in a millisecond.
 const REQUEST: u64 = 1_000;
 
-#[derive(Clone, Copy, Default)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Place {
     /// Which peer it is of; 0: nobody's.
     key: u32,

@@ -3,6 +3,7 @@
 use super::connection::Piece;
 use super::sites::NO_WAIT;
 use super::{Commands, Phase, Waiters, WebService, milliseconds};
+use crate::access_log::Line;
 use crate::content::head::error_page;
 use crate::content::{Content, Resource, ResourceKey, ResponseHead, Stamp, Target, Variant};
 use crate::http::authorization;
@@ -131,7 +132,13 @@ impl WebService {
     }
 
     /// Has a reader find the file; the connection waits, others asking for the same wait with it.
-    pub(super) fn look_up<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, key: ResourceKey, head: &[u8], context: &mut C) {
+    pub(super) fn look_up<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        key: ResourceKey,
+        head: &[u8],
+        context: &mut C,
+    ) {
         let known = self.waiters.contains_key(&key);
         if !known && !self.submit_look_up(&key, exchange.seconds) {
             return self.refuse(exchange, 503, "The server can't read files now.", context);
@@ -222,7 +229,13 @@ impl WebService {
         self.serve(exchange, resource, &head, context);
     }
 
-    fn serve<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, resource: &Resource, head: &[u8], context: &mut C) {
+    fn serve<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        resource: &Resource,
+        head: &[u8],
+        context: &mut C,
+    ) {
         resource.used.set(self.figures.requests);
         let variants = match &resource.target {
             Target::Missing(status) => return self.substitute(exchange, &resource.key, *status, head, context),
@@ -576,9 +589,15 @@ impl WebService {
             && let Some(connection) = self.connections.get(exchange.id)
         {
             let said = if self.sites.are_protected() { authorization::basic(exchange.request) } else { None };
-            let user = said.as_ref().map(|said| said.user.as_str());
-            let (peer, is_stream) = (connection.peer, connection.is_stream);
-            log.line(exchange.seconds, peer, user, is_stream, Some(exchange.request), status, length);
+            log.line(&Line {
+                seconds: exchange.seconds,
+                peer: connection.peer,
+                user: said.as_ref().map(|said| said.user.as_str()),
+                is_http2: connection.is_stream,
+                request: Some(exchange.request),
+                status,
+                bytes: length,
+            });
         }
         self.end_response(exchange.id, exchange.keep, linger, context);
     }
@@ -607,7 +626,8 @@ impl WebService {
         if let Some(log) = &mut self.log
             && let Some(connection) = self.connections.get(id)
         {
-            log.line(seconds, connection.peer, None, connection.is_stream, None, status, length);
+            let (peer, is_http2) = (connection.peer, connection.is_stream);
+            log.line(&Line { seconds, peer, user: None, is_http2, request: None, status, bytes: length });
         }
         self.end_response(id, false, true, context);
     }

@@ -87,7 +87,7 @@ fn an_error_has_the_operators_page() {
         assert_eq!(response.field("content-type"), Some("text/html; charset=utf-8"));
         assert_eq!(response.field("connection"), Some("keep-alive"));
     }
-    let head = bench.ask("HEAD /none HTTP/1.1\r\nHost: example\r\n\r\n".to_owned());
+    let head = bench.ask("HEAD /none HTTP/1.1\r\nHost: example\r\n\r\n");
     assert_eq!((head.status, head.body.len(), head.field("content-length")), (404, 0, Some("15")));
     // The file by its own name is a file.
     assert_eq!(bench.get("/e/404.html", "").status, 200);
@@ -190,17 +190,33 @@ fn what_is_for_users_needs_a_password() {
     let directory = site();
     let mut bench = protected(&directory, &["/admin/*", "/secret.txt"]);
     let paths = [
-        "/admin", "/admin/", "/admin/sub/x", "/admin/none", "/x/../admin/", "/%61dmin/", "//admin/", "/admin/?a", "/door",
-        "/admin/out", "/admin/old", "/secret.txt", "/secret.txt.gz", "/./secret.txt",
+        "/admin",
+        "/admin/",
+        "/admin/sub/x",
+        "/admin/none",
+        "/x/../admin/",
+        "/%61dmin/",
+        "//admin/",
+        "/admin/?a",
+        "/door",
+        "/admin/out",
+        "/admin/old",
+        "/secret.txt",
+        "/secret.txt.gz",
+        "/./secret.txt",
     ];
     for path in paths {
-        for fields in [String::new(), as_user("ann:wrong"), as_user("eve:right"), as_user("ann:"), "Authorization: x\r\n".into()] {
+        for fields in
+            [String::new(), as_user("ann:wrong"), as_user("eve:right"), as_user("ann:"), "Authorization: x\r\n".into()]
+        {
             let response = bench.get(path, &fields);
             assert_eq!(response.status, 401, "{path} {fields}");
             let realm = if path.contains("secret") { "/secret.txt" } else { "/admin/" };
             let expected = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
             assert_eq!(response.field("www-authenticate"), Some(expected.as_str()), "{path}");
-            assert!(!response.body.windows(9).any(|part| part == b"for users") || response.body.starts_with(b"<!DOCTYPE"));
+            assert!(
+                !response.body.windows(9).any(|part| part == b"for users") || response.body.starts_with(b"<!DOCTYPE")
+            );
         }
     }
     assert_eq!((bench.get("/page.txt", "").status, bench.get("/", "").status), (200, 200));
@@ -294,8 +310,26 @@ fn responses_say_how_long_they_waited() {
     assert_eq!(first.body, b"page");
     // The next request of a connection is another one.
     let id = bench.open();
-    let stream = bench.stream(id, "GET /index.html HTTP/1.1\r\nHost: a\r\n\r\nGET /page.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let stream =
+        bench.stream(id, "GET /index.html HTTP/1.1\r\nHost: a\r\n\r\nGET /page.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     let all = super::testing::responses(&stream, &[false; 2]);
     let said: Vec<&str> = all.iter().map(|response| response.field("server-timing").unwrap()).collect();
     assert!(said[0].starts_with("wait") && said[1] == "memory", "{said:?}");
+}
+
+#[test]
+fn passwords_are_not_served() {
+    use crate::service::WebService;
+    let directory = site();
+    for (name, is_served) in [("users", true), ("e/users", true), (".users", false), (".keys/users", false)] {
+        let file = directory.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("ann:{}\n", RIGHT[0])).unwrap();
+        let mut config = WebConfig::new(directory.path());
+        config.rules.basic_auth = texts(&[&format!("/admin/*={}", file.display())]);
+        let outcome = WebService::new(config.clone());
+        assert_eq!(outcome.is_err_and(|error| error.to_string().contains("would be served")), is_served, "{name}");
+        config.hidden_files = true;
+        assert!(WebService::new(config).is_err(), "{name}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::content::resource::SiteRules;
 use crate::http::target;
 use crate::rules::{Access, Redirects, Rewrites, Rules, Site, Substitutes, is_printable};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Said by responses that waited for nothing, if they say how long they took.
@@ -64,6 +64,27 @@ fn check(rules: &Rules) -> Result<(), WebError> {
     Ok(())
 }
 
+/// Files of passwords are not to be among those that are served.
+fn check_passwords<'a>(
+    all: &[ServedSite],
+    rules: impl Iterator<Item = &'a Rules>,
+    plan: &SitePlan,
+) -> Result<(), WebError> {
+    let is_hidden = |part: Component<'_>| {
+        part.as_os_str().as_encoded_bytes().starts_with(b".") && part.as_os_str() != ".well-known"
+    };
+    for auth in rules.flat_map(|rules| rules.basic_auth.iter().flatten()) {
+        let Ok(path) = auth.file().canonicalize() else { continue };
+        for root in all.iter().filter_map(|site| site.root.as_ref()) {
+            let inside = path.strip_prefix(root.path());
+            if inside.is_ok_and(|inside| plan.hidden_files || !inside.components().any(is_hidden)) {
+                return Err(WebError::PasswordsServed { path: auth.file().to_owned(), root: root.path().to_owned() });
+            }
+        }
+    }
+    Ok(())
+}
+
 fn open(root: Option<&Path>, rules: &Rules, plan: &SitePlan) -> Result<ServedSite, WebError> {
     check(rules)?;
     let path = root.unwrap_or(Path::new("")).to_owned();
@@ -108,6 +129,8 @@ impl Sites {
             }
             all.push(open(Some(&site.root), &site.rules.clone().or(general), plan)?);
         }
+        let rules = sites.iter().map(|site| &site.rules).chain([general]);
+        check_passwords(&all, rules, plan)?;
         let is_protected = all.iter().any(|site| !site.access.is_open());
         let tell_time = all.iter().any(|site| site.tells_time);
         Ok(Sites { names, all, is_protected, tell_time })

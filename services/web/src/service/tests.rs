@@ -2,8 +2,8 @@
 
 use super::testing::{Bench, START_SECONDS, responses};
 use crate::config::{CopyMode, WebConfig, WebError};
-use crate::rules::{Rules, Site};
 use crate::http::date;
+use crate::rules::{Rules, Site};
 use crate::service::WebService;
 use proptest::prelude::*;
 use qanat::Event;

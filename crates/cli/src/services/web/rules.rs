@@ -1,12 +1,16 @@
 //! What `qanat web` is told about answers: by options, and by a file that is read again on SIGHUP.
 
-use super::parse_site;
 use crate::host::privilege::access::Need;
 use crate::host::privilege::paths::directory_of;
 use crate::log;
 use clap::Args;
 use qanat_web::{BasicAuth, ConfigFile, ErrorPage, Fallback, Field, Redirect, Rewrite, Rules, Site, WebHandle};
 use std::path::{Path, PathBuf};
+
+fn parse_site(text: &str) -> Result<Site, String> {
+    let (host, root) = text.split_once('=').ok_or("write it as NAME=DIRECTORY")?;
+    Ok(Site { hosts: vec![host.to_owned()], root: root.into(), rules: Rules::default() })
+}
 
 /// Options about answers.
 #[derive(Args, Clone)]
@@ -97,9 +101,9 @@ impl RulesArguments {
     /// Sets what is said now, at a service that runs. If it can't be, what was said before goes on, and a warning says so.
     pub fn set(&self, service: &WebHandle) {
         // Without a file, nothing but the passwords can be different.
-        let set = self.sites().and_then(|sites| {
-            service.set_sites(&sites.rules, &sites.hosts).map_err(|error| error.to_string())
-        });
+        let set = self
+            .sites()
+            .and_then(|sites| service.set_sites(&sites.rules, &sites.hosts).map_err(|error| error.to_string()));
         if let Err(error) = set {
             log::warning!("config", "{error} What was read before goes on.");
         }

@@ -1,0 +1,53 @@
+//! Passwords that are being looked at, and who waits for that.
+
+use crate::readers::Guess;
+use crate::rules::Passwords;
+use qanat::ConnectionId;
+use qanat::stack::Peer;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Guesses under way at once, of all peers.
+pub(super) const GUESSES_MAX: usize = 64;
+
+#[derive(Debug)]
+struct UnderWay {
+    peer: Peer,
+    passwords: Arc<Passwords>,
+    /// They said the same.
+    waiting: Vec<ConnectionId>,
+}
+
+/// All guesses under way.
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    all: HashMap<Guess, UnderWay>,
+}
+
+impl Guesses {
+    /// Whether this one is under way.
+    pub(super) fn has(&self, guess: &Guess) -> bool {
+        self.all.contains_key(guess)
+    }
+
+    /// Whether one of a peer's is.
+    pub(super) fn has_of(&self, peer: Peer) -> bool {
+        self.all.values().any(|under_way| under_way.peer == peer)
+    }
+
+    /// Whether there may be no more.
+    pub(super) fn are_full(&self) -> bool {
+        self.all.len() >= GUESSES_MAX
+    }
+
+    /// A connection waits for one, which is under way from now on, if it was not.
+    pub(super) fn wait(&mut self, guess: Guess, peer: Peer, passwords: Arc<Passwords>, id: ConnectionId) {
+        let under_way = || UnderWay { peer, passwords, waiting: Vec::new() };
+        self.all.entry(guess).or_insert_with(under_way).waiting.push(id);
+    }
+
+    /// One was looked at, in these passwords, and these connections wait.
+    pub(super) fn end(&mut self, guess: &Guess) -> Option<(Arc<Passwords>, Vec<ConnectionId>)> {
+        self.all.remove(guess).map(|under_way| (under_way.passwords, under_way.waiting))
+    }
+}
