@@ -36,7 +36,8 @@ impl RequestRate {
         let places = || vec![Place::default(); PLACES].into_boxed_slice();
         (per_s > 0).then(|| RequestRate {
             per_s: u64::from(per_s),
-            burst: u64::from(burst.max(1)) * REQUEST,
+            // No less than what a millisecond earns: there are no shorter times here.
+            burst: (u64::from(burst.max(1)) * REQUEST).max(u64::from(per_s)),
             hasher: DefaultHashBuilder::default(),
             places: places(),
         })
@@ -82,6 +83,10 @@ mod tests {
         assert_eq!((made("10.0.0.1", 99), made("10.0.0.1", 100), made("10.0.0.1", 3_600_000)), (0, 1, 3));
         // One network of IPv6 is one peer.
         assert_eq!((made("2001:db8::1", 0), made("2001:db8::2", 0), made("2001:db8:0:1::1", 0)), (3, 0, 3));
+        // As many as are allowed may come, however small the burst is.
+        let mut fast = RequestRate::new(500_000, 3).unwrap();
+        let mut made_fast = |at_ms: u32| (0..500).filter(|_| fast.allows(peer("10.0.0.1"), at_ms)).count();
+        assert_eq!((0..10).map(&mut made_fast).sum::<usize>(), 5_000);
         // The clock begins anew.
         assert_eq!((made("10.0.0.3", u32::MAX - 50), made("10.0.0.3", 49)), (3, 1));
     }
