@@ -3,6 +3,7 @@
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What tools/package makes packages by.
 PACKAGE_PACKAGES := dpkg-dev binutils git
+IMAGE_PACKAGES := mmdebstrap umoci
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
 # What tests/tests/e2e_programs tries, and what asks it: some 50 MB.
 PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-proxy php8.2-cli gunicorn python3-gevent uwsgi-core \
@@ -12,7 +13,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish mmdebstrap $(PACKAGE_PACKAGES) $(PROGRAMS)
+	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish runc $(PACKAGE_PACKAGES) $(IMAGE_PACKAGES) $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat
@@ -25,7 +26,7 @@ ifeq ($(wildcard target/debug/incremental/*),)
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: run build tested test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package clean help
+.PHONY: run build tested test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +72,10 @@ uninstall: ## takes away what `make install` put there; the policy in /etc/qanat
 package: build ## Debian packages of what `make build` made, and of its debug symbols, in target/package
 	@tools/install-packages $(PACKAGE_PACKAGES)
 	tools/package target/package
+
+image: package ## an OCI image of Debian 12 and that package, in target/image, without a daemon of containers
+	@tools/install-packages $(IMAGE_PACKAGES)
+	$(SUDO) tools/image target/package/qanat_*.deb target/image
 
 # Installs only what is missing; silent when all is there.
 deps:

@@ -14,6 +14,8 @@ use std::thread::JoinHandle;
 /// Who says to be whom, where.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Guess {
+    /// Counts reloads: an answer from before one is not used.
+    pub epoch: u64,
     /// Index of the site.
     pub site: usize,
     /// Index of the protection space.

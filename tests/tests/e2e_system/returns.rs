@@ -261,3 +261,29 @@ fn a_split_service_that_the_next_daemon_refuses_says_so_and_ends() {
         });
     }
 }
+
+#[test]
+fn rules_that_were_read_last_hold_with_the_next_card() {
+    scenario(|| {
+        let pages = pages().with(".site.toml", "[rules]\nheaders = [\"X-A: first\"]\n");
+        let daemon = daemon_for(&pages, ALL);
+        let config = pages.file(".site.toml").display().to_string();
+        let web =
+            command(&pages, &["web", pages.argument(), "--address", &format!("{WEB}/24"), "--config", &config]).start();
+        let says = |value: &str| {
+            let words = ["-s", "-i", "--max-time", "5", &format!("http://{WEB}/")];
+            Program::new("curl").arguments(words).run().text().contains(&format!("X-A: {value}\r\n"))
+        };
+        eventually("the first rules hold", PATIENCE, || says("first"));
+        pages.write(".site.toml", "[rules]\nheaders = [\"X-A: second\"]\n");
+        let process = i32::try_from(web.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(process, Signal::HUP).expect("told to read");
+        eventually("the second ones hold", PATIENCE, || says("second"));
+        down(&pages, daemon);
+        let daemon = daemon_for(&pages, ALL);
+        eventually("it answers again", PATIENCE, || says("first") || says("second"));
+        assert!(says("second"), "what was read by HUP is forgotten");
+        end(web);
+        down(&pages, daemon);
+    });
+}

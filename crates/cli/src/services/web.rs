@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Time-outs are at most a day.
@@ -254,7 +255,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                         `qanat cert` makes one"
                 .to_owned());
         }
-        let sites = arguments.rules.sites()?;
+        let sites = Arc::new(Mutex::new(arguments.rules.sites()?));
         Ok(Web { arguments, serving, sites })
     })
 }
@@ -263,7 +264,14 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 struct Web<'a> {
     arguments: &'a Arguments,
     serving: Serving,
-    sites: Sites,
+    /// As they were read last.
+    sites: Arc<Mutex<Sites>>,
+}
+
+impl Web<'_> {
+    fn sites(&self) -> Sites {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Application for Web<'_> {
@@ -284,13 +292,14 @@ impl Application for Web<'_> {
         match self.arguments.copy {
             // What is sealed is of one connection: no ready frame serves another.
             Copy::Pre if self.arguments.https.https => 0,
-            Copy::Pre => (self.arguments.frame_memory_mib(&self.sites) << 20) / frame_size,
+            Copy::Pre => (self.arguments.frame_memory_mib(&self.sites()) << 20) / frame_size,
             Copy::PerSend => 0,
         }
     }
 
     fn files(&self) -> Files {
-        let Web { arguments, serving, sites } = self;
+        let Web { arguments, serving, .. } = self;
+        let sites = &self.sites();
         let trees = arguments.roots(sites).map(|root| Need::Tree(root.clone(), arguments.hidden));
         let needs = trees.chain(serving.needs()).chain(sites.needs(&arguments.rules));
         let (read, write) = serving.places();
@@ -309,7 +318,7 @@ impl Application for Web<'_> {
     }
 
     fn service(&self, place: &Place) -> Result<WebService, String> {
-        let mut config = self.arguments.config(&self.sites, place.serves_six);
+        let mut config = self.arguments.config(&self.sites(), place.serves_six);
         if place.stack != StackPlace::Linked {
             // There are no ready frames elsewhere.
             config.copy_mode = CopyMode::PerSend;
@@ -323,8 +332,8 @@ impl Application for Web<'_> {
     }
 
     fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
-        let rules = self.arguments.rules.clone();
-        Some(self.serving.reload(move |service| rules.set(service)))
+        let (rules, now) = (self.arguments.rules.clone(), Arc::clone(&self.sites));
+        Some(self.serving.reload(move |service| rules.set(service, &now)))
     }
 
     fn notes(service: &mut WebService) -> Vec<String> {

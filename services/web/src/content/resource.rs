@@ -234,6 +234,8 @@ pub struct FoundVariant {
     size: u64,
     representation: Representation,
     content: FoundContent,
+    /// Of the first variant: which compressed files are there, and can't be used.
+    unusable: [bool; 3],
 }
 
 #[derive(Debug)]
@@ -258,19 +260,25 @@ impl LookUp<'_> {
             Err(_) => return Found::Missing(500),
         };
         let mut variants = [None, None, None];
+        let mut unusable = [false; 3];
         if rules.precompressed {
-            for (coding, slot) in Coding::ALL.iter().zip(variants.iter_mut()).skip(1) {
+            for (index, coding) in Coding::ALL.iter().enumerate().skip(1) {
                 let name = [path, coding.suffix().as_bytes()].concat();
-                if let Ok(file) = root.open_below(&name) {
-                    // A compressed variant that can't be read is as good as missing.
-                    *slot = self.read(&name, file, *coding, true).ok();
+                // A compressed variant that can't be read is as good as missing.
+                match root.open_below(&name) {
+                    Ok(file) => {
+                        variants[index] = self.read(&name, file, *coding, true).ok();
+                        unusable[index] = variants[index].is_none();
+                    }
+                    Err(error) => unusable[index] = error != Errno::NOENT,
                 }
             }
         }
         let compresses = site.compress && compress::is_worth_it(super::mime::of(path), bytes);
         let varies = compresses || variants.iter().any(Option::is_some);
         match self.read(path, file, Coding::Identity, varies) {
-            Ok(plain) => {
+            Ok(mut plain) => {
+                plain.unusable = unusable;
                 if compresses {
                     for (coding, slot) in Coding::ALL.iter().zip(variants.iter_mut()).skip(1) {
                         *slot = slot.take().or_else(|| self.compressed(&plain, *coding));
@@ -307,7 +315,8 @@ impl LookUp<'_> {
         // No file is in this state: what is in the directory may change without it, so that the page is good for this second.
         let identity = FileIdentity { device: 0, inode: 0, size: 0, modified: (0, 0), changed: (0, 0) };
         let path = root.path.join(Path::new(std::ffi::OsStr::from_bytes(directory)));
-        let variant = FoundVariant { file: Some((path, identity)), size, representation, content };
+        let variant =
+            FoundVariant { file: Some((path, identity)), size, representation, content, unusable: [false; 3] };
         Some(Found::File(Box::new([Some(variant), None, None])))
     }
 
@@ -326,7 +335,7 @@ impl LookUp<'_> {
         let representation =
             Representation { etag: identity.etag(coding), coding: Some(coding.name()), ..plain.representation.clone() };
         let content = self.prepared(&representation, &body);
-        Some(FoundVariant { file: None, size: body.len() as u64, representation, content })
+        Some(FoundVariant { file: None, size: body.len() as u64, representation, content, unusable: [false; 3] })
     }
 
     fn read(self, name: &[u8], mut file: File, coding: Coding, varies: bool) -> std::io::Result<FoundVariant> {
@@ -353,7 +362,13 @@ impl LookUp<'_> {
             };
             if size > rules.object_bytes_max {
                 let content = FoundContent::Opened(OpenFile::new(file, identity, rules.reads_around));
-                return Ok(FoundVariant { file: Some((full, identity)), size, representation, content });
+                return Ok(FoundVariant {
+                    file: Some((full, identity)),
+                    size,
+                    representation,
+                    content,
+                    unusable: [false; 3],
+                });
             }
             let mut master = prepared_head(&representation, size);
             let head_length = master.len();
@@ -364,7 +379,13 @@ impl LookUp<'_> {
             // A file that is being written: its length must match its head at least; the next check finds the rest.
             if read == size && (steady || attempts >= 4) {
                 let content = FoundContent::Prepared(PreparedBytes::new(master, head_length, rules.payload_bytes));
-                return Ok(FoundVariant { file: Some((full, identity)), size, representation, content });
+                return Ok(FoundVariant {
+                    file: Some((full, identity)),
+                    size,
+                    representation,
+                    content,
+                    unusable: [false; 3],
+                });
             }
             if attempts >= 16 {
                 return Err(std::io::Error::other("the file keeps changing"));
@@ -411,6 +432,8 @@ pub struct Variant {
     /// The file, and its state when it was read.
     file: Option<(PathBuf, FileIdentity)>,
     size: u64,
+    /// Of the first variant: which compressed files were there, and could not be used. They are looked for again when the file changes.
+    unusable: [bool; 3],
     /// Its description.
     pub representation: Representation,
     /// Its bytes.
@@ -420,7 +443,7 @@ pub struct Variant {
 impl Variant {
     /// Of a library, which has no files.
     pub fn of_library(representation: Representation, content: Content, size: u64) -> Variant {
-        Variant { file: None, size, representation, content }
+        Variant { file: None, size, unusable: [false; 3], representation, content }
     }
 
     /// Bytes of it.
@@ -489,8 +512,8 @@ impl Resource {
                             Content::File(Arc::new(file))
                         }
                     };
-                    let FoundVariant { file, size, representation, .. } = found;
-                    Variant { file, size, representation, content }
+                    let FoundVariant { file, size, representation, unusable, .. } = found;
+                    Variant { file, size, unusable, representation, content }
                 })
             })),
         };
@@ -505,15 +528,19 @@ impl Resource {
         }
         let Target::File(variants) = &self.target else { return false };
         let fresh = !check_files
-            || variants.iter().zip(Coding::ALL).all(|(variant, coding)| match (variant, &variants[0]) {
-                (Some(variant), _) if variant.file.is_some() => variant.is_fresh(),
-                // A compressed file that has appeared since.
-                (_, Some(identity)) if coding != Coding::Identity => identity.file.as_ref().is_none_or(|(path, _)| {
-                    let mut name = path.clone().into_os_string();
-                    name.push(coding.suffix());
-                    !Path::new(&name).exists()
-                }),
-                _ => true,
+            || variants.iter().zip(Coding::ALL).enumerate().all(|(index, (variant, coding))| {
+                match (variant, &variants[0]) {
+                    (Some(variant), _) if variant.file.is_some() => variant.is_fresh(),
+                    // A compressed file that has appeared since.
+                    (_, Some(identity)) if coding != Coding::Identity && !identity.unusable[index] => {
+                        identity.file.as_ref().is_none_or(|(path, _)| {
+                            let mut name = path.clone().into_os_string();
+                            name.push(coding.suffix());
+                            !Path::new(&name).exists()
+                        })
+                    }
+                    _ => true,
+                }
             });
         if fresh {
             self.checked.set(now_seconds);

@@ -4,6 +4,8 @@ use super::mapping::Pattern;
 use super::password::{PasswordFileError, Passwords};
 use super::text::RuleError;
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -24,6 +26,11 @@ impl BasicAuth {
     /// The file of passwords.
     pub fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Whether it is for one file, and a directory has its name.
+    pub(crate) fn is_directory(&self, root: &Path) -> bool {
+        !self.pattern.is_prefix() && root.join(Path::new(OsStr::from_bytes(self.pattern.path()))).is_dir()
     }
 
     /// If the file's path is relative, it begins here.
@@ -96,7 +103,7 @@ impl Access {
             let (pattern, realm) = (pattern.clone(), realm.clone());
             spaces.push(Space { pattern, realm, passwords, verified: HashMap::new() });
         }
-        spaces.sort_by_key(|space| std::cmp::Reverse(space.pattern.length()));
+        spaces.sort_by_key(|space| std::cmp::Reverse(space.pattern.path().len()));
         Ok(Access { spaces })
     }
 
@@ -150,7 +157,7 @@ mod tests {
             (realm(&access, "admin/x").as_deref(), realm(&access, "x").as_deref()),
             (Some("/admin/"), Some("/"))
         );
-        for text in ["/a", "/a=", "a=x", "/=x", "/admin/=x"] {
+        for text in ["/a", "/a=", "a=x", "/=x", "/admin/=x", "/admin/*.html=x", "/admin/**=x"] {
             assert!(text.parse::<BasicAuth>().is_err(), "{text}");
         }
     }

@@ -4,6 +4,8 @@ use super::text::{RuleError, VALUE_BYTES_MAX, is_printable};
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
+/// Bytes of a name: HTTP/2 takes no longer ones here.
+const NAME_BYTES_MAX: usize = 64;
 /// Fields that the service writes itself, or that belong to a connection.
 const OWN_FIELDS: [&str; 24] = [
     "accept-ranges",
@@ -47,7 +49,7 @@ impl FromStr for Field {
         let (name, value) = text.split_once(':').ok_or(RuleError::Form("NAME: VALUE"))?;
         let (name, value) = (name.trim(), value.trim());
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if name.is_empty() || name.len() > 256 || !name.bytes().all(is_token) {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_token) {
             return Err(RuleError::Name(name.chars().take(40).collect()));
         }
         if !is_printable(value) {

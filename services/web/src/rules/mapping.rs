@@ -18,6 +18,9 @@ impl Pattern {
     /// `PATH`, or `PATH*`.
     pub(crate) fn parse(text: &str) -> Result<Pattern, RuleError> {
         let (path, is_prefix) = text.strip_suffix('*').map_or((text, false), |prefix| (prefix, true));
+        if path.contains(['*', '?']) {
+            return Err(RuleError::Star(text.to_owned()));
+        }
         Ok(Pattern { path: path_of(path)?, is_prefix })
     }
 
@@ -31,9 +34,14 @@ impl Pattern {
         !self.is_prefix && (self.path.is_empty() || self.path.ends_with(b"/"))
     }
 
-    /// Bytes of its path.
-    pub(crate) fn length(&self) -> usize {
-        self.path.len()
+    /// As files are found by.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Whether it is of all paths that begin with it.
+    pub(crate) fn is_prefix(&self) -> bool {
+        self.is_prefix
     }
 
     /// What follows it in a path that it is of.
@@ -64,8 +72,10 @@ impl Mapping {
         let (from, to) = text.split_once('=').ok_or_else(|| form.clone())?;
         let from = Pattern::parse(from)?;
         let (to, adds_rest) = to.strip_suffix('*').map_or((to, false), |prefix| (prefix, true));
-        // What begins with two slashes is an address without its scheme.
-        if to.starts_with("//") || adds_rest && !from.is_prefix || to.contains(' ') {
+        // What begins with two slashes is an address without its scheme. What is added is whole names: a part of one could be a hidden name,
+        // or become a part of a host's.
+        let are_whole = from.is_prefix && (from.path.is_empty() || from.path.ends_with(b"/")) && to.ends_with('/');
+        if to.starts_with("//") || adds_rest && !are_whole || to.contains([' ', '#', '*']) {
             return Err(form.clone());
         }
         if !is_printable(to) {
@@ -106,7 +116,9 @@ impl FromStr for Redirect {
             return Err(RuleError::Status(status, "301, 302, 307 or 308"));
         }
         let mapping = Mapping::parse(mapping, &FORM)?;
-        let is_address = ["/", "http://", "https://"].iter().any(|start| mapping.to.starts_with(start));
+        let has_host =
+            |start| mapping.to.strip_prefix(start).is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+        let is_address = mapping.to.starts_with('/') || has_host("http://") || has_host("https://");
         if is_address { Ok(Redirect { status, mapping }) } else { Err(FORM) }
     }
 }
@@ -122,7 +134,10 @@ impl FromStr for Rewrite {
     fn from_str(text: &str) -> Result<Rewrite, RuleError> {
         const FORM: RuleError = RuleError::Form("FROM=TO, as in /old=/new.html or /v2/*=/*");
         let mapping = Mapping::parse(text, &FORM)?;
-        path_of(&mapping.to)?;
+        // Hidden names are not served by another one.
+        if target::resolve(mapping.to.as_bytes(), false).is_err() || mapping.to.contains('?') {
+            return Err(RuleError::Path(mapping.to));
+        }
         Ok(Rewrite(mapping))
     }
 }
@@ -198,7 +213,26 @@ mod tests {
         assert_eq!(found("d//evil.test/"), Some((308, "/evil.test/".to_owned())), "no address without a scheme");
         assert_eq!(found("e"), Some((301, "http://e.test:80/x".to_owned())));
         assert_eq!(found("ab"), None);
-        for text in ["/a", "a=/b", "/a=b", "/a=//b", "/a=/*", "/a=javascript:x", "200:/a=/b", "/a=/b c", "/../a=/b"] {
+        for text in [
+            "/a",
+            "a=/b",
+            "/a=b",
+            "/a=//b",
+            "/a=/*",
+            "/a=javascript:x",
+            "200:/a=/b",
+            "/a=/b c",
+            "/../a=/b",
+            "/a*=https://b.test*",
+            "/*=https://b.test*",
+            "/a*=/b/*",
+            "/a/*=/b*",
+            "/a=https://",
+            "/a=https:///b",
+            "/a/*.html=/b",
+            "/a**=/b",
+            "/a=/b#c",
+        ] {
             assert!(text.parse::<Redirect>().is_err(), "{text}");
         }
     }
@@ -212,7 +246,9 @@ mod tests {
         assert_eq!(applied("v2/a b/c"), "a b/c");
         assert_eq!(applied("v2/"), "");
         assert_eq!(applied("other/"), "other/");
-        for text in ["/a", "/a=https://b.test/", "/a=/../b", "/a=//b", "/a=/b/*"] {
+        for text in
+            ["/a", "/a=https://b.test/", "/a=/../b", "/a=//b", "/a=/b/*", "/v1*=/*", "/a=/.git/config", "/a=/b?c"]
+        {
             assert!(text.parse::<Rewrite>().is_err(), "{text}");
         }
     }

@@ -18,7 +18,7 @@ pub use site::{Rules, Site};
 pub use substitute::{ErrorPage, Fallback};
 pub use text::RuleError;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, Space};
 pub(crate) use mapping::{Redirects, Rewrites};
 #[cfg(test)]
 pub(crate) use password::RIGHT;

@@ -108,8 +108,12 @@ impl Passwords {
     /// It can't be read, or is none: the line, and the remedy.
     pub fn read(path: &Path) -> Result<Passwords, PasswordFileError> {
         let mut text = String::new();
-        let file = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+        let file = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
         file.map_err(|error| PasswordFileError::Read { path: path.to_owned(), error })?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let why = "a file of passwords has at most 1 MiB";
+            return Err(PasswordFileError::Line { path: path.to_owned(), line: text.lines().count(), why });
+        }
         let mut users = HashMap::new();
         for (index, line) in text.lines().map(str::trim).enumerate() {
             if line.is_empty() || line.starts_with('#') {

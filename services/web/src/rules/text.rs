@@ -26,6 +26,9 @@ pub enum RuleError {
     /// A path does not begin with a slash, or leads out of the site.
     #[error("`{0}` is no path of the site: it begins with a slash")]
     Path(String),
+    /// A path has a star where it would stand for nothing.
+    #[error("`{0}`: a * stands at the end of a path, for all that begins so; there are no other patterns")]
+    Star(String),
     /// The status is none that there can be.
     #[error("{0} is no status for this: {1}")]
     Status(u16, &'static str),

@@ -3,10 +3,9 @@
 
 use super::respond::Exchange;
 use super::{Commands, WebService};
-use crate::http::authorization::{self, Credentials};
-use crate::http::parse::{Outcome, header_storage, parse};
+use crate::http::authorization;
 use crate::readers::{Guess, Job};
-use crate::rules::Passwords;
+use crate::rules::{Passwords, Space};
 use qanat::stack::Peer;
 use std::sync::Arc;
 
@@ -21,17 +20,20 @@ impl WebService {
         context: &mut C,
     ) -> bool {
         let Some(access) = self.sites.get(site).map(|site| &site.access) else { return true };
-        let found = paths.iter().find_map(|path| access.find(path));
-        let Some((index, space)) = found.and_then(|index| Some((index, access.space(index)?))) else { return true };
-        let Some(credentials) = authorization::basic(exchange.request) else {
-            self.ask_for_password(exchange, site, index, context);
-            return false;
-        };
-        if space.knows(&credentials.user, &credentials.password) {
-            return true;
+        let credentials = authorization::basic(exchange.request);
+        let is_known = |space: &Space| credentials.as_ref().is_some_and(|it| space.knows(&it.user, &it.password));
+        let mut spaces =
+            paths.iter().filter_map(|path| access.find(path)).filter_map(|at| Some((at, access.space(at)?)));
+        // Each path's users are asked for: what is open to some is not to lead to what is open to fewer.
+        let Some((space, passwords)) = spaces.find(|(_, space)| !is_known(space)) else { return true };
+        let passwords = Arc::clone(&passwords.passwords);
+        match credentials {
+            Some(credentials) => {
+                let guess = Guess { epoch: self.epoch, site, space, credentials };
+                self.guess(exchange, guess, passwords, head, context);
+            }
+            None => self.ask_for_password(exchange, site, space, context),
         }
-        let passwords = Arc::clone(&space.passwords);
-        self.guess(exchange, Guess { site, space: index, credentials }, passwords, head, context);
         false
     }
 
@@ -50,44 +52,32 @@ impl WebService {
                 self.figures.guesses_limited += 1;
                 return self.refuse(exchange, 429, "There is another attempt under way: wait a second.", context);
             }
-            let job = Job::Verify { guess: guess.clone(), passwords: Arc::clone(&passwords) };
+            let job = Job::Verify { guess: guess.clone(), passwords };
             if self.guesses.are_full() || !self.submit(job) {
                 self.figures.guesses_limited += 1;
                 return self.refuse(exchange, 503, "There are too many attempts under way.", context);
             }
         }
         if self.wait(exchange.id, head, context) {
-            self.guesses.wait(guess, peer, passwords, exchange.id);
+            self.guesses.wait(guess, peer, exchange.id);
         }
     }
 
     /// A guess was looked at.
     pub(super) fn on_verified<C: Commands>(&mut self, guess: &Guess, is_right: bool, context: &mut C) {
-        let Some((passwords, waiting)) = self.guesses.end(guess) else { return };
+        // A reload may have come between: then all is looked at again, in what there is now.
+        let is_old = guess.epoch != self.epoch;
         let space = self.sites.get_mut(guess.site).and_then(|site| site.access.space_mut(guess.space));
-        // A reload may have come between: then it is looked at again, in what there is now.
-        let is_known = space.filter(|space| is_right && Arc::ptr_eq(&space.passwords, &passwords)).map(|space| {
-            let Credentials { user, password } = &guess.credentials;
-            space.remember(user, password);
-        });
+        if let Some(space) = space.filter(|_| is_right && !is_old) {
+            space.remember(&guess.credentials.user, &guess.credentials.password);
+        }
         self.figures.passwords_right += u64::from(is_right);
         self.figures.passwords_wrong += u64::from(!is_right);
-        for id in waiting {
-            let Some(head) = self.waiting_head(id) else { continue };
-            let mut storage = header_storage();
-            // It was parsed before, with the same result.
-            let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else {
-                self.abort(id, context);
-                continue;
-            };
-            let exchange = self.exchange(id, &request, context);
-            if is_right && is_known.is_none() {
-                self.refuse(exchange, 503, "The passwords were just changed: try again.", context);
-            } else if is_right {
-                self.on_get(exchange, &head, context);
-            } else {
-                self.ask_for_password(exchange, guess.site, guess.space, context);
-            }
+        for id in self.guesses.end(guess) {
+            self.go_on_waiting(id, context, |service, exchange, head, context| match is_right || is_old {
+                true => service.on_get(exchange, head, context),
+                false => service.ask_for_password(exchange, guess.site, guess.space, context),
+            });
             self.advance(id, context);
         }
     }
@@ -111,6 +101,7 @@ mod tests {
     use super::super::guesses::{GUESSES_MAX, Guesses};
     use super::super::rules_tests::{as_user, protected, site};
     use super::*;
+    use crate::http::authorization::Credentials;
     use qanat::ConnectionId;
 
     #[test]
@@ -120,8 +111,8 @@ mod tests {
         let id = bench.open();
         let peer: Peer = bench.service.connections.get(id).unwrap().peer.ip().into();
         let others: Peer = "192.0.2.99".parse::<std::net::IpAddr>().unwrap().into();
-        let passwords = Arc::clone(&bench.service.sites.get(0).unwrap().access.space(0).unwrap().passwords);
         let guess = |password: String| Guess {
+            epoch: 0,
             site: 0,
             space: 0,
             credentials: Credentials { user: "eve".to_owned(), password: password.into_bytes() },
@@ -129,19 +120,14 @@ mod tests {
         // Others' guesses are no reason to wait; all that there may be are.
         for count in 0..GUESSES_MAX - 1 {
             let nobody = ConnectionId::new(1_000, 0);
-            bench.service.guesses.wait(guess(format!("{count}")), others, Arc::clone(&passwords), nobody);
+            bench.service.guesses.wait(guess(format!("{count}")), others, nobody);
         }
         assert_eq!(bench.get("/admin/", &as_user("ann:right")).status, 200);
-        bench.service.guesses.wait(
-            guess("last".to_owned()),
-            others,
-            Arc::clone(&passwords),
-            ConnectionId::new(1_000, 0),
-        );
+        bench.service.guesses.wait(guess("last".to_owned()), others, ConnectionId::new(1_000, 0));
         assert_eq!(bench.get("/admin/", &as_user("bob:right")).status, 503);
         assert_eq!(bench.get("/admin/", &as_user("ann:right")).status, 200, "who was let in stays so");
         bench.service.guesses = Guesses::default();
-        bench.service.guesses.wait(guess("its own".to_owned()), peer, passwords, ConnectionId::new(1_000, 0));
+        bench.service.guesses.wait(guess("its own".to_owned()), peer, ConnectionId::new(1_000, 0));
         let refused = bench.get("/admin/", &as_user("bob:right"));
         assert_eq!((refused.status, refused.field("retry-after")), (429, Some("1")));
         assert_eq!(bench.service.figures().guesses_limited, 2);

@@ -1,11 +1,9 @@
 //! Passwords that are being looked at, and who waits for that.
 
 use crate::readers::Guess;
-use crate::rules::Passwords;
 use qanat::ConnectionId;
 use qanat::stack::Peer;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Guesses under way at once, of all peers.
 pub(super) const GUESSES_MAX: usize = 64;
@@ -13,7 +11,6 @@ pub(super) const GUESSES_MAX: usize = 64;
 #[derive(Debug)]
 struct UnderWay {
     peer: Peer,
-    passwords: Arc<Passwords>,
     /// They said the same.
     waiting: Vec<ConnectionId>,
 }
@@ -41,13 +38,13 @@ impl Guesses {
     }
 
     /// A connection waits for one, which is under way from now on, if it was not.
-    pub(super) fn wait(&mut self, guess: Guess, peer: Peer, passwords: Arc<Passwords>, id: ConnectionId) {
-        let under_way = || UnderWay { peer, passwords, waiting: Vec::new() };
+    pub(super) fn wait(&mut self, guess: Guess, peer: Peer, id: ConnectionId) {
+        let under_way = || UnderWay { peer, waiting: Vec::new() };
         self.all.entry(guess).or_insert_with(under_way).waiting.push(id);
     }
 
-    /// One was looked at, in these passwords, and these connections wait.
-    pub(super) fn end(&mut self, guess: &Guess) -> Option<(Arc<Passwords>, Vec<ConnectionId>)> {
-        self.all.remove(guess).map(|under_way| (under_way.passwords, under_way.waiting))
+    /// One was looked at, and these connections wait for that.
+    pub(super) fn end(&mut self, guess: &Guess) -> Vec<ConnectionId> {
+        self.all.remove(guess).map_or(Vec::new(), |under_way| under_way.waiting)
     }
 }

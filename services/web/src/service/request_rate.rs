@@ -1,5 +1,5 @@
 //! How many requests a peer may make: credit that grows with time, for each peer (an IPv4 address, an IPv6 network of 64 bits). The table
-//! has a fixed size; peers that share a place share its fate, by a key nobody knows.
+//! has a fixed size. Peers that share a place put each other out of it, and begin anew; which ones do, nobody knows.
 
 use hashbrown::DefaultHashBuilder;
 use qanat::stack::Peer;

@@ -191,10 +191,12 @@ impl WebService {
     ) {
         let seconds = self.seconds(context.now());
         if epoch != self.epoch {
-            // A reload came between: what was found may be of the old root. Those who wait get the new one.
-            if self.waiters.contains_key(&key) && self.submit_look_up(&key, seconds) {
-                return;
+            // A reload came between: where it was looked for may be another site's place by now. Those who wait ask anew.
+            for id in self.waiters.remove(&key).unwrap_or_default() {
+                self.go_on_waiting(id, context, WebService::on_get);
+                self.advance(id, context);
             }
+            return;
         }
         let Some(memory) = self.memory.clone() else { return };
         let replaced = self.store.find(&key).is_some();
@@ -211,6 +213,18 @@ impl WebService {
     }
 
     fn serve_waiting<C: Commands>(&mut self, id: ConnectionId, resource: &Rc<Resource>, context: &mut C) {
+        self.go_on_waiting(id, context, |service, exchange, head, context| {
+            service.serve_looked_up(exchange, resource, head, context);
+        });
+    }
+
+    /// The request that a connection waits with goes on by this.
+    pub(super) fn go_on_waiting<C: Commands>(
+        &mut self,
+        id: ConnectionId,
+        context: &mut C,
+        then: impl FnOnce(&mut WebService, Exchange<'_, '_, '_>, &[u8], &mut C),
+    ) {
         let Some(head) = self.waiting_head(id) else { return };
         let mut storage = header_storage();
         // It was parsed before, with the same result.
@@ -218,15 +232,29 @@ impl WebService {
             return self.abort(id, context);
         };
         let exchange = self.exchange(id, &request, context);
-        if self.is_substitute(&request, &resource.key) {
-            // What it stands for is known: the request finds it, and this.
-            return self.on_get(exchange, &head, context);
+        then(self, exchange, &head, context);
+    }
+
+    fn serve_looked_up<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        resource: &Rc<Resource>,
+        head: &[u8],
+        context: &mut C,
+    ) {
+        let request = exchange.request;
+        if let Some(status) = self.stands_for(request, &resource.key) {
+            return match resource.target {
+                // What it stands for is known: the request finds it, and this.
+                Target::File(_) => self.on_get(exchange, head, context),
+                _ => self.missing(exchange, status, context),
+            };
         }
         if matches!(resource.target, Target::File(_)) {
             let host = if self.sites.are_many() { request.host } else { b"" };
             self.store.remember_raw(host, request.path_and_query, resource);
         }
-        self.serve(exchange, resource, &head, context);
+        self.serve(exchange, resource, head, context);
     }
 
     fn serve<C: Commands>(
@@ -438,7 +466,11 @@ impl WebService {
     ) {
         let (_, query) = target::split_query(exchange.request.path_and_query);
         // The query is printable ASCII: the parser refuses everything else.
-        to.push_str(std::str::from_utf8(query).unwrap_or_default());
+        let query = std::str::from_utf8(query).unwrap_or_default();
+        match query.strip_prefix('?').filter(|_| to.contains('?')) {
+            Some(more) => to.extend(["&", more]),
+            None => to.push_str(query),
+        }
         self.point_to(exchange, status, &to, "What was here is elsewhere.", context);
     }
 
@@ -515,9 +547,16 @@ impl WebService {
     }
 
     pub(super) fn redirect<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, path: &[u8], context: &mut C) {
-        let (_, query) = target::split_query(exchange.request.path_and_query);
-        let mut location = target::encode(path);
-        location.push('/');
+        let (asked, query) = target::split_query(exchange.request.path_and_query);
+        let directory = [path, b"/"].concat();
+        // If the address stands for another one, it goes on to stand for it with the slash, if it can.
+        let asked = target::resolve(asked, self.config.hidden_files).map(|mut asked| {
+            asked.push(b'/');
+            asked
+        });
+        let site = self.sites.of(exchange.request.host);
+        let asked = asked.ok().filter(|asked| site.is_some_and(|site| site.rewrites.apply(asked.clone()) == directory));
+        let mut location = target::encode(asked.as_ref().unwrap_or(&directory));
         // The query is printable ASCII: the parser refuses everything else.
         location.push_str(std::str::from_utf8(query).unwrap_or_default());
         self.point_to(exchange, 301, &location, "This is a directory: its address ends with a slash.", context);

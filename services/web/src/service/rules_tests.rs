@@ -239,6 +239,72 @@ fn what_is_for_users_needs_a_password() {
 }
 
 #[test]
+fn who_may_see_some_may_not_see_what_fewer_may() {
+    let directory = site();
+    fs::create_dir_all(directory.path().join("admin")).unwrap();
+    for name in ["admin/index.html", "admin/none.html"] {
+        fs::write(directory.path().join(name), "for bosses").unwrap();
+    }
+    let files = [(".all", "ann"), (".bosses", "bob")].map(|(name, user)| {
+        let file = directory.path().join(name);
+        fs::write(&file, format!("{user}:{}\n", RIGHT[3])).unwrap();
+        file.display().to_string()
+    });
+    let auth = [format!("/*={}", files[0]), format!("/admin/*={}", files[1]), format!("/e/404.html={}", files[1])];
+    let mut bench = bench(&directory, |config| {
+        config.rules.basic_auth = texts(&auth.each_ref().map(String::as_str));
+        config.rules.rewrites = texts(&["/door=/admin/"]);
+        config.rules.error_pages = texts(&["404=/admin/none.html"]);
+    });
+    for _ in 0..2 {
+        assert_eq!(bench.get("/page.txt", &as_user("ann:right")).status, 200);
+        assert_eq!(bench.get("/admin/", &as_user("bob:right")).body, b"for bosses");
+        for path in ["/admin/", "/door", "/none", "/e/404.html"] {
+            assert_eq!(bench.get(path, &as_user("ann:right")).status, 401, "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_look_up_from_before_a_reload_is_made_anew() {
+    let (directory, other) = (site(), tempfile::tempdir().unwrap());
+    fs::write(other.path().join("page.txt"), "of the other").unwrap();
+    let mut bench = bench(&directory, |_| ());
+    let id = bench.open();
+    // It waits for the reader when the sites change their places.
+    bench.data(id, "GET /page.txt HTTP/1.1\r\nHost: example\r\n\r\n");
+    let is_waiting = bench.is_busy(id);
+    let site = Site { hosts: vec!["example".to_owned()], root: other.path().to_owned(), rules: Rules::default() };
+    bench.service.handle().set_sites(&Rules::default(), &[site]).unwrap();
+    bench.service.reload();
+    bench.run(id);
+    let stream = String::from_utf8_lossy(&bench.peer.streams[&id]).into_owned();
+    assert!(!is_waiting || stream.ends_with("of the other"), "{stream}");
+    for _ in 0..2 {
+        assert_eq!(bench.get("/page.txt", "").body, b"of the other");
+    }
+}
+
+#[test]
+fn a_directory_of_a_rewritten_address_stays_there_and_queries_are_joined() {
+    let directory = site();
+    let mut bench = bench(&directory, |config| {
+        config.rules.rewrites = texts(&["/v1/*=/*", "/errors=/e"]);
+        config.rules.redirects = texts(&["/old=/new?x=1"]);
+    });
+    let all = [
+        ("/v1/e?a", "/v1/e/?a"),
+        ("/errors", "/e/"),
+        ("/e", "/e/"),
+        ("/old?a=b", "/new?x=1&a=b"),
+        ("/old", "/new?x=1"),
+    ];
+    for (path, to) in all {
+        assert_eq!(bench.get(path, "").field("location"), Some(to), "{path}");
+    }
+}
+
+#[test]
 fn rules_change_while_it_serves() {
     let (directory, other) = (site(), tempfile::tempdir().unwrap());
     fs::write(other.path().join("index.html"), "other").unwrap();
@@ -291,6 +357,16 @@ fn what_clients_may_have_compressed_is_compressed_once() {
     let mut opened = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(compressed.body.as_slice()), &mut opened).unwrap();
     assert_eq!(opened.as_bytes(), plain.body);
+    // One that can't be used is not looked for again and again.
+    fs::create_dir(directory.path().join("long.txt.br")).unwrap();
+    bench.pass(std::time::Duration::from_secs(2));
+    bench.get("/long.txt", "");
+    let before = bench.service.figures().lookups;
+    for _ in 0..3 {
+        bench.pass(std::time::Duration::from_secs(2));
+        assert_eq!(bench.get("/long.txt", "Accept-Encoding: gzip\r\n").body, compressed.body);
+    }
+    assert_eq!(bench.service.figures().lookups, before);
     // One that is put there goes before it.
     fs::write(directory.path().join("long.txt.gz"), "as it was put").unwrap();
     bench.pass(std::time::Duration::from_secs(2));
@@ -315,6 +391,22 @@ fn responses_say_how_long_they_waited() {
     let all = super::testing::responses(&stream, &[false; 2]);
     let said: Vec<&str> = all.iter().map(|response| response.field("server-timing").unwrap()).collect();
     assert!(said[0].starts_with("wait") && said[1] == "memory", "{said:?}");
+}
+
+#[test]
+fn what_protects_nothing_is_refused() {
+    use crate::service::WebService;
+    let directory = site();
+    let users = directory.path().join(".users");
+    fs::write(&users, format!("ann:{}\n", RIGHT[0])).unwrap();
+    let mut config = WebConfig::new(directory.path());
+    config.rules.basic_auth = texts(&[&format!("/e={}", users.display())]);
+    let error = WebService::new(config.clone()).unwrap_err().to_string();
+    assert!(error.contains("PATH/*"), "{error}");
+    config.rules.basic_auth = None;
+    config.rules.headers = texts(&[&*format!("X-A: {}", "a".repeat(4_000)); 3]);
+    let error = WebService::new(config).unwrap_err().to_string();
+    assert!(error.contains("8192"), "{error}");
 }
 
 #[test]

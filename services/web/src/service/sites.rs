@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+/// Bytes of fields that an operator adds: heads of HTTP/2 are bounded.
+const HEADERS_BYTES_MAX: usize = 8_192;
 /// Said by responses that waited for nothing, if they say how long they took.
 pub(super) const NO_WAIT: &str = "Server-Timing: memory\r\n";
 
@@ -90,10 +92,17 @@ fn open(root: Option<&Path>, rules: &Rules, plan: &SitePlan) -> Result<ServedSit
     let path = root.unwrap_or(Path::new("")).to_owned();
     let opened = root.map(|root| Root::open(root).map(Arc::new)).transpose();
     let root = opened.map_err(|error| WebError::Root { path: path.clone(), error })?;
+    if rules.basic_auth.iter().flatten().any(|auth| auth.is_directory(&path)) {
+        return Err(WebError::Value { field: "basic_auth", remedy: "a directory and all that is in it is PATH/*" });
+    }
     let origin = rules.allow_origin.as_ref().map(|origin| {
         format!("Access-Control-Allow-Origin: {origin}\r\nAccess-Control-Expose-Headers: Content-Length, Content-Range, Date\r\n")
     });
     let own = rules.headers.iter().flatten().map(|field| format!("{field}\r\n"));
+    let fields = rules.headers.iter().flatten().map(|field| field.to_string().len()).sum::<usize>();
+    if fields > HEADERS_BYTES_MAX {
+        return Err(WebError::Value { field: "headers", remedy: "at most 8192 bytes of fields for a site" });
+    }
     let common: String = origin.into_iter().chain(own).collect();
     let tells_time = rules.server_timing == Some(true);
     let timing = if tells_time { NO_WAIT } else { "" };

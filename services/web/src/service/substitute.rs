@@ -25,6 +25,9 @@ impl WebService {
         let Some((as_status, key)) = substitute.filter(|(_, key)| key != missing) else {
             return self.missing(exchange, status, context);
         };
+        if self.sites.are_protected() && !self.is_let_in(exchange, key.root, [&key.path, &key.path], head, context) {
+            return;
+        }
         let known = self.store.find(&key).map(Rc::clone);
         let Some(resource) = known.filter(|known| known.is_fresh(exchange.seconds(), self.config.check_files)) else {
             return self.look_up(exchange, key, head, context);
@@ -38,12 +41,20 @@ impl WebService {
         }
     }
 
-    /// Whether a file was looked for instead of the one that the request names.
-    pub(super) fn is_substitute(&self, request: &Request<'_, '_>, found: &ResourceKey) -> bool {
-        let Some(site) = self.sites.get(found.root).filter(|site| site.substitutes.are_there()) else { return false };
+    /// If a file was looked for instead of the one that the request names: with which status that one is missing.
+    pub(super) fn stands_for(&self, request: &Request<'_, '_>, found: &ResourceKey) -> Option<u16> {
+        let site = self.sites.get(found.root).filter(|site| site.substitutes.are_there())?;
         let (path, _) = target::split_query(request.path_and_query);
-        target::resolve(path, self.config.hidden_files)
-            .is_ok_and(|path| *self.file_path(site.rewrites.apply(path)) != *found.path)
+        let path = target::resolve(path, self.config.hidden_files).ok()?;
+        let asked =
+            ResourceKey { root: found.root, path: self.file_path(site.rewrites.apply(path)).into_boxed_slice() };
+        if asked.path == found.path {
+            return None;
+        }
+        match self.store.find(&asked).map(|known| &known.target) {
+            Some(Target::Missing(status)) => Some(*status),
+            _ => Some(404),
+        }
     }
 
     /// The whole file with an error's status: neither conditions nor ranges are of it (RFC 9110, 13.2.1 and 14.2).

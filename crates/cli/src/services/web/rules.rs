@@ -6,6 +6,7 @@ use crate::log;
 use clap::Args;
 use qanat_web::{BasicAuth, ConfigFile, ErrorPage, Fallback, Field, Redirect, Rewrite, Rules, Site, WebHandle};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 fn parse_site(text: &str) -> Result<Site, String> {
     let (host, root) = text.split_once('=').ok_or("write it as NAME=DIRECTORY")?;
@@ -58,6 +59,7 @@ pub struct RulesArguments {
 }
 
 /// What they say, and what their file says.
+#[derive(Clone)]
 pub struct Sites {
     /// Rules of all hosts.
     pub rules: Rules,
@@ -99,13 +101,15 @@ impl RulesArguments {
     }
 
     /// Sets what is said now, at a service that runs. If it can't be, what was said before goes on, and a warning says so.
-    pub fn set(&self, service: &WebHandle) {
-        // Without a file, nothing but the passwords can be different.
-        let set = self
-            .sites()
-            .and_then(|sites| service.set_sites(&sites.rules, &sites.hosts).map_err(|error| error.to_string()));
-        if let Err(error) = set {
-            log::warning!("config", "{error} What was read before goes on.");
+    /// What is set now is said to be so in `now`, for the service that comes after this one.
+    pub fn set(&self, service: &WebHandle, now: &Mutex<Sites>) {
+        let set = self.sites().and_then(|sites| {
+            service.set_sites(&sites.rules, &sites.hosts).map_err(|error| error.to_string())?;
+            Ok(sites)
+        });
+        match set {
+            Ok(sites) => *now.lock().unwrap_or_else(PoisonError::into_inner) = sites,
+            Err(error) => log::warning!("config", "{error} What was read before goes on."),
         }
     }
 }
