@@ -78,7 +78,6 @@ impl WebService {
                 true => service.on_get(exchange, head, context),
                 false => service.ask_for_password(exchange, guess.site, guess.space, context),
             });
-            self.advance(id, context);
         }
     }
 

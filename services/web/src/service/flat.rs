@@ -12,7 +12,6 @@ use super::flat_range::FlatRange;
 use super::respond::Exchange;
 use super::{Commands, WebService};
 use crate::content::{FlatObject, Shelf};
-use crate::http::parse::{Outcome, header_storage, parse};
 use crate::http::target::{self, TargetError};
 use qanat::{CommandError, ConnectionId, StorageCommands};
 
@@ -220,13 +219,7 @@ impl WebService {
     /// The library is open, or will never be: those who asked before are answered.
     pub(super) fn on_opened<C: Commands>(&mut self, waiting: Vec<ConnectionId>, context: &mut C) {
         for id in waiting {
-            let Some(head) = self.waiting_head(id) else { continue };
-            let mut storage = header_storage();
-            // It was parsed before, with the same result.
-            let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else { continue };
-            let exchange = self.exchange(id, &request, context);
-            self.on_get_flat(exchange, &head, context);
-            self.advance(id, context);
+            self.go_on_waiting(id, context, WebService::on_get_flat);
         }
     }
 

@@ -49,10 +49,11 @@ impl WebService {
     ) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.requests = connection.requests.saturating_add(1);
-        let peer = connection.peer.ip().into();
+        let peer = connection.peer;
         let exchange = self.exchange(id, request, context);
-        let now_ms = milliseconds(context.now());
-        if self.request_rate.as_mut().is_some_and(|rate| !rate.allows(peer, now_ms)) {
+        if let Some(rate) = &mut self.request_rate
+            && !rate.allows(peer.ip().into(), milliseconds(context.now()))
+        {
             self.figures.requests_limited += 1;
             return self.refuse(exchange, 429, "There were too many requests: wait a second.", context);
         }
@@ -194,7 +195,6 @@ impl WebService {
             // A reload came between: where it was looked for may be another site's place by now. Those who wait ask anew.
             for id in self.waiters.remove(&key).unwrap_or_default() {
                 self.go_on_waiting(id, context, WebService::on_get);
-                self.advance(id, context);
             }
             return;
         }
@@ -207,18 +207,13 @@ impl WebService {
         }
         let waiters: Waiters = self.waiters.remove(&key).unwrap_or_default();
         for id in waiters {
-            self.serve_waiting(id, &resource, context);
-            self.advance(id, context);
+            self.go_on_waiting(id, context, |service, exchange, head, context| {
+                service.serve_looked_up(exchange, &resource, head, context);
+            });
         }
     }
 
-    fn serve_waiting<C: Commands>(&mut self, id: ConnectionId, resource: &Rc<Resource>, context: &mut C) {
-        self.go_on_waiting(id, context, |service, exchange, head, context| {
-            service.serve_looked_up(exchange, resource, head, context);
-        });
-    }
-
-    /// The request that a connection waits with goes on by this.
+    /// The request that a connection waits with goes on by this, and the connection with what comes after it.
     pub(super) fn go_on_waiting<C: Commands>(
         &mut self,
         id: ConnectionId,
@@ -233,6 +228,7 @@ impl WebService {
         };
         let exchange = self.exchange(id, &request, context);
         then(self, exchange, &head, context);
+        self.advance(id, context);
     }
 
     fn serve_looked_up<C: Commands>(
@@ -482,15 +478,7 @@ impl WebService {
         why: &str,
         context: &mut C,
     ) {
-        let page = error_page(status, why);
-        let body = if exchange.request.method == Method::Head { "" } else { &page };
-        let head = self
-            .head(status, exchange)
-            .field("Location", to)
-            .field("Content-Type", "text/html; charset=utf-8")
-            .field("Content-Length", page.len())
-            .finish(body.as_bytes());
-        self.short(exchange, status, head, context);
+        self.refuse_saying(exchange, status, why, &format!("Location: {to}\r\n"), context);
     }
 
     pub(super) fn send_head<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, head: Vec<u8>, context: &mut C) {
