@@ -14,8 +14,9 @@
 //! * A child of `fork` sees the same sockets, as on Linux. A program that ends, or is killed, has its connections closed by
 //!   the keeper.
 //!
-//! The rooms, each of which uses those before it alone: `sys`, `sockets`, `world`, `lifecycle`, `calls`.
+//! The rooms, each of which uses those before it alone: `arch` (what is written for a processor), `sys`, `sockets`, `world`, `lifecycle`, `calls`.
 
+mod arch;
 mod calls;
 mod lifecycle;
 pub mod script;

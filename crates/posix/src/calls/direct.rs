@@ -4,12 +4,12 @@
 
 use super::close::close;
 use super::give_int;
+use crate::arch;
 use crate::calls::program::credentials::{NUMBERS, by_number};
 use crate::calls::transfer::receive::recvmmsg;
 use crate::calls::transfer::send::sendmmsg;
 use crate::sys::explain::explain;
 use rustix::io::Errno;
-use std::arch::naked_asm;
 
 /// The kernel would do its operations, also on our sockets. Programs that ask for it without need (libuv, for `epoll`) do without.
 extern "C" fn refuse_io_uring() -> i32 {
@@ -22,76 +22,7 @@ extern "C" fn refuse_io_uring() -> i32 {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn syscall() {
-    naked_asm!(
-        "cmp rdi, {number_of_close}",
-        "je 7f",
-        "cmp rdi, {number_of_sendmmsg}",
-        "je 2f",
-        "cmp rdi, {number_of_recvmmsg}",
-        "je 3f",
-        "cmp rdi, {number_of_io_uring_setup}",
-        "je 4f",
-        // Those that give up rights, one by one: a table would be data among the code.
-        "cmp rdi, {n0}; je 8f; cmp rdi, {n1}; je 8f",
-        "cmp rdi, {n2}; je 8f; cmp rdi, {n3}; je 8f",
-        "cmp rdi, {n4}; je 8f; cmp rdi, {n5}; je 8f",
-        "cmp rdi, {n6}; je 8f; cmp rdi, {n7}; je 8f",
-        "cmp rdi, {n8}; je 8f; cmp rdi, {n9}; je 8f",
-        "cmp rdi, {n10}; je 8f; cmp rdi, {n11}; je 8f",
-        "cmp rdi, {n12}; je 8f; cmp rdi, {n13}; je 8f",
-        // The kernel has its arguments in other registers than functions.
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 5f",
-        "ret",
-        // Its arguments are where a function has them.
-        "8:",
-        "jmp {by_number}@PLT",
-        "2:",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov rcx, r8",
-        "sub rsp, 8",
-        "call {sendmmsg}@PLT",
-        "jmp 6f",
-        "3:",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov rcx, r8",
-        "mov r8, r9",
-        "sub rsp, 8",
-        "call {recvmmsg}@PLT",
-        "jmp 6f",
-        "7:",
-        "mov rdi, rsi",
-        "sub rsp, 8",
-        "call {close}@PLT",
-        "jmp 6f",
-        "4:",
-        "sub rsp, 8",
-        "call {refuse_io_uring}@PLT",
-        // They give an `int`, and it is asked for a `long`.
-        "6:",
-        "cdqe",
-        "add rsp, 8",
-        "ret",
-        "5:",
-        "neg rax",
-        "push rax",
-        "call __errno_location@PLT",
-        "pop rcx",
-        "mov [rax], ecx",
-        "mov rax, -1",
-        "ret",
+    arch::by_number!(
         n0 = const NUMBERS[0],
         n1 = const NUMBERS[1],
         n2 = const NUMBERS[2],

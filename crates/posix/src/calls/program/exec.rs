@@ -207,30 +207,13 @@ unsafe extern "C" fn execle_with(path: *const c_char, arguments: Strings) -> c_i
     }
 }
 
-/// A function with any number of arguments, all pointers, as Linux' x86-64 has them: those in registers are put before those on the
-/// stack, and make an array with them.
+/// A function with any number of arguments, all pointers.
 macro_rules! any_number {
     ($($name:ident by $function:ident;)*) => {$(
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() -> c_int {
-            core::arch::naked_asm!(
-                "pop rax",
-                "push r9",
-                "push r8",
-                "push rcx",
-                "push rdx",
-                "push rsi",
-                "mov rsi, rsp",
-                "push rax",
-                // The stack was aligned before the return address, and is now: that, and five arguments.
-                "call {function}",
-                "pop rcx",
-                "add rsp, 40",
-                "push rcx",
-                "ret",
-                function = sym $function,
-            )
+            crate::arch::as_array!($function)
         }
     )*};
 }

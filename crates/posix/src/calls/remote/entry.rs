@@ -9,15 +9,7 @@ use libc::{c_char, c_int};
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn qanat_helper() {
-    std::arch::naked_asm!(
-        "mov rdi, [rsp]",
-        "lea rsi, [rsp + 8]",
-        "xor ebp, ebp",
-        "and rsp, -16",
-        "call {begin}",
-        "ud2",
-        begin = sym begin,
-    )
+    crate::arch::enter!(begin)
 }
 
 extern "C" fn begin(count: c_int, arguments: *const *mut c_char) -> ! {

@@ -1,6 +1,7 @@
 //! `fdopen` and `dprintf` of a socket of ours. The C library's streams do not call `read` and `write` by their names, so such a stream gets
 //! functions of its own.
 
+use crate::arch;
 use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
@@ -101,49 +102,12 @@ unsafe extern "C" fn __vdprintf_chk(fd: c_int, _: c_int, format: *const c_char, 
     unsafe { vdprintf(fd, format, arguments) }
 }
 
-/// Puts the arguments where `va_arg` finds them (System V ABI for x86-64, section 3.5.7), of a function with as many fixed ones
-/// as take `$fixed` bytes of the register save area, the format being in `$format`.
-macro_rules! variadic {
-    ($fixed:literal, $format:literal) => {
-        core::arch::naked_asm!(
-            "sub rsp, 0xd8",
-            "mov [rsp + 0x30], rdx",
-            "mov [rsp + 0x38], rcx",
-            "mov [rsp + 0x40], r8",
-            "mov [rsp + 0x48], r9",
-            "test al, al",
-            "je 2f",
-            "movaps [rsp + 0x50], xmm0",
-            "movaps [rsp + 0x60], xmm1",
-            "movaps [rsp + 0x70], xmm2",
-            "movaps [rsp + 0x80], xmm3",
-            "movaps [rsp + 0x90], xmm4",
-            "movaps [rsp + 0xa0], xmm5",
-            "movaps [rsp + 0xb0], xmm6",
-            "movaps [rsp + 0xc0], xmm7",
-            "2:",
-            concat!("mov rsi, ", $format),
-            concat!("mov dword ptr [rsp + 0x8], ", $fixed),
-            "mov dword ptr [rsp + 0xc], 48",
-            "lea rax, [rsp + 0xe0]",
-            "mov [rsp + 0x10], rax",
-            "lea rax, [rsp + 0x20]",
-            "mov [rsp + 0x18], rax",
-            "lea rdx, [rsp + 0x8]",
-            "call {print}",
-            "add rsp, 0xd8",
-            "ret",
-            print = sym vdprintf,
-        )
-    };
-}
-
 /// # Safety
 /// As `dprintf`.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn dprintf() {
-    variadic!("16", "rsi")
+    arch::with_list!(vdprintf, 2)
 }
 
 /// # Safety
@@ -151,5 +115,5 @@ unsafe extern "C" fn dprintf() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn __dprintf_chk() {
-    variadic!("24", "rdx")
+    arch::with_list!(vdprintf, 3)
 }
