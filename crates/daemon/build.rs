@@ -17,7 +17,9 @@ fn compile(name: &str) {
     println!("cargo:rerun-if-changed=bpf");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join(format!("{name}.o"));
-    let architecture = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    // The programs are the same for each kind of machine: the headers are those of the one that builds.
+    let host = std::env::var("HOST").unwrap_or_default();
+    let architecture = host.split('-').next().unwrap_or_default();
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-c"]);
     command.arg(format!("bpf/{name}.c")).arg("-o").arg(&out);

@@ -234,7 +234,7 @@ fn is_stopped(thread: u32) -> bool {
         unsafe { raw::call(&Call::new(number, arguments)) }
     };
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    let file = call(libc::SYS_open, [path.as_ptr().addr(), flags, 0, 0, 0]);
+    let file = call(libc::SYS_openat, [libc::AT_FDCWD as usize, path.as_ptr().addr(), flags, 0, 0]);
     if file < 0 {
         return false;
     }

@@ -137,9 +137,9 @@ impl Found {
         unsafe { raw::call(&Call::new(libc::SYS_capget, arguments)) };
         self.capabilities = u64::from(sets[1][1]) << 32 | u64::from(sets[0][1]);
         let mut file = std::mem::MaybeUninit::<libc::stat>::zeroed();
-        let arguments = [c"/".as_ptr().addr(), file.as_mut_ptr().addr(), 0, 0, 0];
+        let arguments = [libc::AT_FDCWD as usize, c"/".as_ptr().addr(), file.as_mut_ptr().addr(), 0, 0];
         // SAFETY: a string, and room for the answer.
-        unsafe { raw::call(&Call::new(libc::SYS_stat, arguments)) };
+        unsafe { raw::call(&Call::new(libc::SYS_newfstatat, arguments)) };
         // SAFETY: the structure is plain numbers, and it was zeroed at first.
         let file = unsafe { file.assume_init() };
         self.root = [file.st_dev, file.st_ino];
