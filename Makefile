@@ -4,6 +4,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What tools/package makes packages by.
 PACKAGE_PACKAGES := dpkg-dev binutils git
 IMAGE_PACKAGES := mmdebstrap umoci
+ARM64_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
 # What tests/tests/e2e_programs tries, and what asks it: some 50 MB.
 PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-proxy php8.2-cli gunicorn python3-gevent uwsgi-core \
@@ -23,7 +24,7 @@ ifeq ($(wildcard target/debug/incremental/*),)
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image clean help
+.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients arm64 lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -137,6 +138,10 @@ packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat 
 	@tools/install-packages git gcc make bison flex python3 iproute2
 	cargo build --release --package qanat-packetdrill
 	tools/packetdrill $(SCRIPTS)
+
+arm64: deps ## everything builds for ARM64, and what is written for it in assembly works under an emulator
+	@tools/install-packages $(ARM64_PACKAGES)
+	tools/arm64
 
 cache-clients: build ## client libraries for Node and Java against `qanat cache` and memcached: each call is answered alike
 	@tools/install-packages memcached nodejs npm openjdk-17-jdk-headless python3
