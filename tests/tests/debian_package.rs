@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// For what asks Debian's archive, and for the packing.
 const LONG: Duration = Duration::from_secs(900);
@@ -17,13 +16,8 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// The two packages, made once of the program that is tested.
 fn made() -> &'static [PathBuf; 2] {
-    static MADE: OnceLock<(TempDir, [PathBuf; 2])> = OnceLock::new();
-    let make = || {
-        let directory = tempfile::tempdir().expect("a directory");
-        let packages = make(directory.path());
-        (directory, packages)
-    };
-    &MADE.get_or_init(make).1
+    static MADE: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    MADE.get_or_init(|| make(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages")))
 }
 
 fn make(directory: &Path) -> [PathBuf; 2] {

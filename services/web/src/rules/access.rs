@@ -3,6 +3,7 @@
 use super::mapping::Pattern;
 use super::password::{PasswordFileError, Passwords};
 use super::text::RuleError;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -20,9 +21,20 @@ pub struct BasicAuth {
     /// As a client is told it: which paths this is about.
     realm: String,
     file: PathBuf,
+    /// What was read of it; `None`: it is read when the site is opened.
+    passwords: Option<Arc<Passwords>>,
 }
 
 impl BasicAuth {
+    /// Reads the file, so that it need not be read when the site is opened once more.
+    ///
+    /// # Errors
+    /// It can't be read, or is none.
+    pub fn read(&mut self) -> Result<(), PasswordFileError> {
+        self.passwords = Some(Arc::new(Passwords::read(&self.file)?));
+        Ok(())
+    }
+
     /// The file of passwords.
     pub fn file(&self) -> &Path {
         &self.file
@@ -50,7 +62,7 @@ impl FromStr for BasicAuth {
         // A directory by itself is not what anybody means: its files would be open.
         let pattern = Pattern::parse(pattern).and_then(|it| if it.is_one_directory() { Err(FORM) } else { Ok(it) })?;
         let realm = pattern.shown();
-        Ok(BasicAuth { pattern, realm, file: file.into() })
+        Ok(BasicAuth { pattern, realm, file: file.into(), passwords: None })
     }
 }
 
@@ -65,6 +77,11 @@ pub(crate) struct Space {
 }
 
 impl Space {
+    /// Whether a path is among those that it is about.
+    pub(crate) fn covers(&self, path: &[u8]) -> bool {
+        self.pattern.covers(path)
+    }
+
     /// Whether this was right before. How long it takes does not tell how much of it is right.
     pub(crate) fn knows(&self, user: &str, password: &[u8]) -> bool {
         self.verified.get(user).is_some_and(|right| {
@@ -87,24 +104,38 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Reads the files of passwords.
+    /// Reads the files of passwords that were not read yet.
     ///
     /// # Errors
     /// One can't be read, or is none.
     pub(crate) fn open(all: &[BasicAuth]) -> Result<Access, PasswordFileError> {
-        let mut files: HashMap<&Path, Arc<Passwords>> = HashMap::new();
         let mut spaces = Vec::new();
-        for BasicAuth { pattern, realm, file } in all {
-            let passwords = match files.get(file.as_path()) {
-                Some(known) => Arc::clone(known),
+        for BasicAuth { pattern, realm, file, passwords } in all {
+            let passwords = match passwords {
+                Some(passwords) => Arc::clone(passwords),
                 None => Arc::new(Passwords::read(file)?),
             };
-            files.insert(file, Arc::clone(&passwords));
             let (pattern, realm) = (pattern.clone(), realm.clone());
             spaces.push(Space { pattern, realm, passwords, verified: HashMap::new() });
         }
-        spaces.sort_by_key(|space| std::cmp::Reverse(space.pattern.path().len()));
+        // One path by itself goes before all that begin with it.
+        spaces.sort_by_key(|space| (Reverse(space.pattern.path().len()), space.pattern.is_prefix()));
         Ok(Access { spaces })
+    }
+
+    /// Whether two are about the same paths: nobody could tell which one holds.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.spaces.windows(2).any(|pair| matches!(pair, [one, other] if one.pattern == other.pattern))
+    }
+
+    /// Passwords that were right in others stay so, of users who have the same ones here.
+    pub(crate) fn keep_verified(&mut self, others: &Access) {
+        for space in &mut self.spaces {
+            for other in &others.spaces {
+                let same = other.verified.iter().filter(|(user, _)| space.passwords.has_same(user, &other.passwords));
+                space.verified.extend(same.map(|(user, password)| (user.clone(), password.clone())));
+            }
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -119,10 +150,12 @@ impl Access {
         self.spaces.get_mut(index)
     }
 
-    /// The space that a path is in, by its index. A compressed file is where its content is.
+    /// The space that a path is in, by its index. A file and its compressed forms are in one: any of them may be served for it.
     pub(crate) fn find(&self, path: &[u8]) -> Option<usize> {
         let plain = COMPRESSED.iter().find_map(|suffix| path.strip_suffix(*suffix)).unwrap_or(path);
-        self.spaces.iter().position(|space| space.pattern.covers(path) || space.pattern.covers(plain))
+        let forms = COMPRESSED.map(|suffix| [plain, suffix].concat());
+        let covers = |pattern: &Pattern| pattern.covers(plain) || forms.iter().any(|form| pattern.covers(form));
+        self.spaces.iter().position(|space| covers(&space.pattern))
     }
 }
 
@@ -136,7 +169,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("users");
         std::fs::write(&file, format!("a:{}\n", RIGHT[0])).unwrap();
-        let all = ["/*", "/admin/*", "/secret.txt"].map(|path| format!("{path}={}", file.display()).parse().unwrap());
+        let all = ["/*", "/admin/*", "/secret.txt", "/packed.gz"]
+            .map(|path| format!("{path}={}", file.display()).parse().unwrap());
         let access = Access::open(&all[1..]).unwrap();
         let realm = |access: &Access, path: &str| Some(access.space(access.find(path.as_bytes())?)?.realm.clone());
         for (path, expected) in [
@@ -147,6 +181,7 @@ mod tests {
             ("secret.txt", Some("/secret.txt")),
             ("secret.txt.gz", Some("/secret.txt")),
             ("secret.txt.br", Some("/secret.txt")),
+            ("packed", Some("/packed.gz")),
             ("secret.txt.bak", None),
             ("", None),
         ] {

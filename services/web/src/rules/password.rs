@@ -41,7 +41,7 @@ pub enum PasswordFileError {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Hash {
     /// `$2b$`, `$2y$`, `$2a$`.
     Bcrypt(String),
@@ -94,7 +94,7 @@ impl Hash {
 }
 
 /// Users and the hashes of their passwords.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub struct Passwords {
     users: HashMap<String, Hash>,
     /// One of them, for names that nobody has.
@@ -126,6 +126,11 @@ impl Passwords {
         let anyone = users.values().next().cloned();
         let anyone = anyone.ok_or_else(|| PasswordFileError::Empty { path: path.to_owned() })?;
         Ok(Passwords { users, anyone })
+    }
+
+    /// Whether a user has the same password as in other ones.
+    pub(crate) fn has_same(&self, user: &str, other: &Passwords) -> bool {
+        self.users.get(user).is_some_and(|hash| other.users.get(user) == Some(hash))
     }
 
     /// Whether this is the user's password. It takes milliseconds, as long for a name that nobody has.

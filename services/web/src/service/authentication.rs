@@ -48,7 +48,7 @@ impl WebService {
         let Some(connection) = self.connections.get(exchange.id) else { return };
         let peer: Peer = connection.peer.ip().into();
         if !self.guesses.has(&guess) {
-            if self.guesses.has_of(peer) {
+            if self.guesses.has_other_of(peer, &guess.credentials) {
                 self.figures.guesses_limited += 1;
                 return self.refuse(exchange, 429, "There is another attempt under way: wait a second.", context);
             }
@@ -138,6 +138,15 @@ mod tests {
         service.on_verified(&guess("its own".to_owned()), false, stack);
         bench.run(id);
         assert!(bench.peer.streams[&id].starts_with(b"HTTP/1.1 401 "));
-        assert!(!bench.service.guesses.has_of(peer));
+        assert!(!bench.service.guesses.has(&guess("its own".to_owned())));
+        // What was looked at before a reload is looked at again.
+        let id = bench.open();
+        bench.data(id, format!("GET /admin/ HTTP/1.1\r\nHost: a\r\n{}\r\n", as_user("eve:before")));
+        assert!(bench.is_busy(id));
+        bench.service.reload();
+        let (service, stack) = (&mut bench.service, &mut bench.stack);
+        service.on_verified(&guess("before".to_owned()), true, stack);
+        bench.run(id);
+        assert!(bench.peer.streams[&id].starts_with(b"HTTP/1.1 401 "));
     }
 }

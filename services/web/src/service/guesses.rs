@@ -1,5 +1,6 @@
 //! Passwords that are being looked at, and who waits for that.
 
+use crate::http::authorization::Credentials;
 use crate::readers::Guess;
 use qanat::ConnectionId;
 use qanat::stack::Peer;
@@ -27,9 +28,9 @@ impl Guesses {
         self.all.contains_key(guess)
     }
 
-    /// Whether one of a peer's is.
-    pub(super) fn has_of(&self, peer: Peer) -> bool {
-        self.all.values().any(|under_way| under_way.peer == peer)
+    /// Whether one of a peer's is, by which it says to be somebody else. A browser asks in several places with what is right.
+    pub(super) fn has_other_of(&self, peer: Peer, credentials: &Credentials) -> bool {
+        self.all.iter().any(|(guess, under_way)| under_way.peer == peer && guess.credentials != *credentials)
     }
 
     /// Whether there may be no more.

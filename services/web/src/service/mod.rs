@@ -187,6 +187,9 @@ impl WebService {
 
     fn build(mut config: WebConfig, root: Option<PathBuf>, desk: Option<Desk>) -> Result<WebService, WebError> {
         check(&config)?;
+        if desk.is_some() && config.rules.basic_auth.is_some() {
+            return Err(WebError::Value { field: "basic_auth", remedy: "a library has no protected paths" });
+        }
         let layers = Layers::new(&config)?;
         if layers.is_some() {
             // What is sent is sealed for each connection: no frame of it serves another.

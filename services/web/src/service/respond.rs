@@ -544,7 +544,13 @@ impl WebService {
         });
         let site = self.sites.of(exchange.request.host);
         let asked = asked.ok().filter(|asked| site.is_some_and(|site| site.rewrites.apply(asked.clone()) == directory));
-        let mut location = target::encode(asked.as_ref().unwrap_or(&directory));
+        let to = asked.as_ref().unwrap_or(&directory);
+        let is_there = |asked: &[u8]| target::resolve(asked, self.config.hidden_files).is_ok_and(|asked| asked == *to);
+        if is_there(target::split_query(exchange.request.path_and_query).0) {
+            // A rule makes the directory's own address stand for what has no slash: it would lead to itself.
+            return self.missing(exchange, 404, context);
+        }
+        let mut location = target::encode(to);
         // The query is printable ASCII: the parser refuses everything else.
         location.push_str(std::str::from_utf8(query).unwrap_or_default());
         self.point_to(exchange, 301, &location, "This is a directory: its address ends with a slash.", context);

@@ -106,13 +106,17 @@ fn open(root: Option<&Path>, rules: &Rules, plan: &SitePlan) -> Result<ServedSit
     let common: String = origin.into_iter().chain(own).collect();
     let tells_time = rules.server_timing == Some(true);
     let timing = if tells_time { NO_WAIT } else { "" };
+    let access = Access::open(rules.basic_auth.as_deref().unwrap_or_default())?;
+    if access.is_ambiguous() {
+        return Err(WebError::Value { field: "basic_auth", remedy: "each PATH is said once" });
+    }
     Ok(ServedSite {
         root,
         path,
         redirects: Redirects::new(rules.redirects.as_deref().unwrap_or_default()),
         rewrites: Rewrites::new(rules.rewrites.as_deref().unwrap_or_default()),
         substitutes: Substitutes::new(rules.fallback.as_ref(), rules.error_pages.as_deref().unwrap_or_default()),
-        access: Access::open(rules.basic_auth.as_deref().unwrap_or_default())?,
+        access,
         is_shared: rules.allow_origin.is_some(),
         tells_time,
         rules: Arc::new(SiteRules {
@@ -187,6 +191,13 @@ impl Sites {
     /// All of them, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &ServedSite> {
         self.all.iter()
+    }
+
+    /// Passwords that were right before stay so, where they are the same.
+    pub(super) fn keep_verified(&mut self, before: &Sites) {
+        for site in &mut self.all {
+            before.all.iter().for_each(|other| site.access.keep_verified(&other.access));
+        }
     }
 
     /// Opens the directories anew. One that can't be opened stays as it was.

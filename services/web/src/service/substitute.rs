@@ -25,7 +25,9 @@ impl WebService {
         let Some((as_status, key)) = substitute.filter(|(_, key)| key != missing) else {
             return self.missing(exchange, status, context);
         };
-        if self.sites.are_protected() && !self.is_let_in(exchange, key.root, [&key.path, &key.path], head, context) {
+        if !self.is_asked_for_already(&key, missing)
+            && !self.is_let_in(exchange, key.root, [&key.path, &key.path], head, context)
+        {
             return;
         }
         let known = self.store.find(&key).map(Rc::clone);
@@ -39,6 +41,13 @@ impl WebService {
             // It isn't there either.
             _ => self.missing(exchange, status, context),
         }
+    }
+
+    /// Whether who may ask for a path may have this file instead: nothing protects it, or what does is about that path, too. Then a user of
+    /// a space within it was asked for.
+    fn is_asked_for_already(&self, file: &ResourceKey, missing: &ResourceKey) -> bool {
+        let Some(access) = self.sites.get(file.root).map(|site| &site.access) else { return true };
+        access.find(&file.path).and_then(|at| access.space(at)).is_none_or(|space| space.covers(&missing.path))
     }
 
     /// If a file was looked for instead of the one that the request names: with which status that one is missing.

@@ -160,7 +160,10 @@ impl WebService {
     /// root that can't be opened stays as it was.
     pub fn reload(&mut self) {
         match self.shared.sites.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(sites) => self.sites = sites,
+            Some(mut sites) => {
+                sites.keep_verified(&self.sites);
+                self.sites = sites;
+            }
             None => self.sites.reopen(),
         }
         self.epoch += 1;

@@ -97,7 +97,12 @@ impl RulesArguments {
         let file = self.config.as_deref().map(ConfigFile::read).transpose().map_err(|error| error.to_string())?;
         let ConfigFile { rules, hosts } = file.unwrap_or_default();
         let hosts = self.host.iter().cloned().chain(hosts).collect();
-        Ok(Sites { rules: rules.or(&self.rules()), hosts })
+        let mut sites = Sites { rules: rules.or(&self.rules()), hosts };
+        // What was read goes on, with another card, too, if it can't be read any more.
+        for auth in sites.passwords() {
+            auth.read().map_err(|error| error.to_string())?;
+        }
+        Ok(sites)
     }
 
     /// Sets what is said now, at a service that runs. If it can't be, what was said before goes on, and a warning says so.
@@ -115,6 +120,11 @@ impl RulesArguments {
 }
 
 impl Sites {
+    fn passwords(&mut self) -> impl Iterator<Item = &mut BasicAuth> {
+        let rules = std::iter::once(&mut self.rules).chain(self.hosts.iter_mut().map(|site| &mut site.rules));
+        rules.flat_map(|rules| rules.basic_auth.iter_mut().flatten())
+    }
+
     /// Files that are read besides those that are served: the configuration, and passwords.
     fn files<'a>(&'a self, arguments: &'a RulesArguments) -> impl Iterator<Item = &'a Path> {
         let rules = std::iter::once(&self.rules).chain(self.hosts.iter().map(|site| &site.rules));
