@@ -4,6 +4,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What tools/package makes packages by.
 PACKAGE_PACKAGES := dpkg-dev binutils git
 IMAGE_PACKAGES := mmdebstrap umoci
+BOOK_PACKAGES := python3-sphinx python3-myst-parser furo
 ARM64_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
 # What tests/tests/e2e_programs tries, and what asks it: some 50 MB.
@@ -14,7 +15,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish runc $(PACKAGE_PACKAGES) $(IMAGE_PACKAGES) $(PROGRAMS)
+	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish runc $(PACKAGE_PACKAGES) $(IMAGE_PACKAGES) $(BOOK_PACKAGES) $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat
@@ -24,7 +25,7 @@ ifeq ($(wildcard target/debug/incremental/*),)
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients arm64 lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image clean help
+.PHONY: run build test test-unit test-system test-busy test-waiting test-hardware packetdrill redis-suite cache-clients arm64 lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image book clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -75,6 +76,10 @@ image: package ## an OCI image of Debian 12 and that package, in target/image, w
 	@tools/install-packages $(IMAGE_PACKAGES)
 	$(SUDO) tools/image target/package/qanat_*.deb target/image
 
+book: build ## all that is written here as pages for a browser, with search and a page for each command, in target/book
+	@tools/install-packages $(BOOK_PACKAGES)
+	tools/book target/book
+
 # Installs only what is missing; silent when all is there.
 deps:
 	@tools/install-packages $(BUILD_PACKAGES)
@@ -93,7 +98,7 @@ UNIT_TESTS := address_conflict allocation arbitrary bounded capture checksum dea
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
 SYSTEM_TESTS := dns e2e_bench e2e_cache e2e_delay e2e_echo e2e_kv e2e_placements e2e_programs e2e_run e2e_split e2e_video faults hostile_control hostile_split packetdrill socket_cases veth
 # They are in namespaces of their own and mostly wait: they run beside the others.
-WAITING_TESTS := debian_package dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
+WAITING_TESTS := book debian_package dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
 HARDWARE_TESTS := hardware
 
 # Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have

@@ -1,7 +1,7 @@
 //! The split placement as its users run it: `--placement split`, `qanat net`, what is left when either side is killed.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Outcome, Program, Running, directory_for_anybody, eventually, qanat, scenario};
+use qanat_tests::e2e::{House, Outcome, Program, Relay, Running, directory_for_anybody, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -242,5 +242,52 @@ fn a_net_core_with_a_card_of_the_daemons() {
         interrupt(daemon);
         let several = Program::new(qanat()).arguments(["net", "--cores", "0-1"]).run();
         assert!(several.code == Some(2) && several.stderr.contains("[net] cores"), "{}", several.stderr);
+    });
+}
+
+/// A program that has bound a port, and then waits.
+const BOUND: &str =
+    "import socket, time\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).bind(('', 7))\ntime.sleep(600)";
+
+/// What the one card with an open queue may send. Nothing: there is none.
+fn sends(house: &House) -> Option<String> {
+    let cards = house.status()["vnics"].as_array().cloned().unwrap_or_default();
+    let card = cards.into_iter().find(|card| card["queues_open"].as_u64() > Some(0))?;
+    Some(card["transmit"]["filters"].to_string())
+}
+
+/// A daemon that leaves a request unanswered, whichever it is, because it ends just then or takes too long: the card sends all that its user
+/// may send, or there is none and a reason is given.
+#[test]
+fn a_lost_answer_makes_no_lesser_card() {
+    scenario(|| {
+        let (house, directory) = (House::new(""), directory_for_anybody());
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let (between, net) = (path("between.sock"), path("net.sock"));
+        let by_hand: &[&str] = &["net", "--address", "10.77.0.10/24", "--socket", &net];
+        let run: &[&str] = &["run", "--address", "10.77.0.10/24", "--", "python3", "-c", BOUND];
+        for words in [by_hand, run] {
+            // What is sent when all is answered, and how many requests that takes.
+            let attempt = |lost: usize| {
+                let relay = Relay::new(Path::new(&between), house.socket(), lost);
+                let mut program = Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", &between).start();
+                let mut card = None;
+                eventually("a card, or an end", GRACE, || {
+                    card = sends(&house);
+                    card.is_some() || !program.is_running()
+                });
+                drop(program);
+                let is_empty = || house.status()["vnics"].as_array().is_some_and(Vec::is_empty);
+                eventually("no card is left", GRACE, is_empty);
+                (card, relay.requests())
+            };
+            let (whole, requests) = attempt(usize::MAX);
+            assert!(whole.is_some() && requests > 1, "{words:?}: {whole:?} after {requests} requests");
+            for lost in 0..requests {
+                let (card, _) = attempt(lost);
+                assert!(card.is_none() || card == whole, "{words:?} without request {lost}: {card:?}, not {whole:?}");
+            }
+        }
+        house.end();
     });
 }

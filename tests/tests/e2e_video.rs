@@ -2,7 +2,7 @@
 //! nobody but who asked for it.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{PATIENCE, Pages, Program, Server, eventually, qanat, scenario};
+use qanat_tests::e2e::{PATIENCE, Pages, Program, Server, chromium, eventually, qanat, scenario};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -287,8 +287,6 @@ setInterval(() => say(`at ${Math.round(film.currentTime)} state ${document.getEl
 #[test]
 fn a_browser_plays_a_film_to_its_end() {
     scenario(|| {
-        // An address that comes later makes a browser give up all requests.
-        std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").expect("this namespace's own setting");
         let folder = Pages::new();
         let film = film(&folder, 8);
         let disk = folder.file("films.img").display().to_string();
@@ -305,24 +303,8 @@ fn a_browser_plays_a_film_to_its_end() {
         video(&disk, &["add", &copy.file("film").display().to_string(), "--name", "played"]).succeeds();
         server = serve(&disk, &["--access-log", log.to_str().expect("a path")]);
         let profile = Pages::new();
-        let data = format!("--user-data-dir={}", profile.argument());
-        let how = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--disable-background-networking",
-        ];
-        let more = [
-            "--autoplay-policy=no-user-gesture-required",
-            "--enable-logging=stderr",
-            "--remote-debugging-port=0",
-            &data,
-        ];
-        let address = server.url("/played/");
-        let browser = Program::new("chromium").arguments(how).arguments(more).arguments([&address]);
-        let _browser = browser.environment("HOME", profile.path()).patience(PATIENCE).start();
+        let browser = chromium(&server.url("/played/"), &profile).arguments(["--remote-debugging-port=0"]);
+        let _browser = browser.patience(PATIENCE).start();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         eventually("the film ends", PATIENCE, || read().contains("/saw/ended_") || read().contains("/saw/error_"));
         let text = read();

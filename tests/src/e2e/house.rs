@@ -37,17 +37,29 @@ impl House {
         House::with_memory(cores, 1_024)
     }
 
+    /// The same, and these lines in its policy, of what is no table.
+    ///
+    /// # Panics
+    /// As [`new`](House::new).
+    pub fn with_settings(cores: &str, settings: &str) -> House {
+        House::with(cores, 1_024, settings)
+    }
+
     /// The same. Each user may have at most so many MiB.
     ///
     /// # Panics
     /// As [`new`](House::new).
     pub fn with_memory(cores: &str, memory_mib: u32) -> House {
+        House::with(cores, memory_mib, "")
+    }
+
+    fn with(cores: &str, memory_mib: u32, settings: &str) -> House {
         let unit = Unit::new();
         let place = unit.directory();
         let command = qanat_for_anybody(place);
         std::fs::write(place.join("small"), "It flows.").expect("a file");
         let policy = format!(
-            "socket = \"{}\"\ngroup = \"nogroup\"\n[net]\ncores = \"{cores}\"\nframes = 1024\n[[rule]]\nusers = [\"root\", \
+            "socket = \"{}\"\ngroup = \"nogroup\"\n{settings}\n[net]\ncores = \"{cores}\"\nframes = 1024\n[[rule]]\nusers = [\"root\", \
              \"65534\", \"65533\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any/any\"]\nmemory_mib = {memory_mib}\n",
             place.join("control.sock").display()
         );

@@ -9,6 +9,7 @@
 //! });
 //! ```
 
+mod browser;
 mod guide;
 mod house;
 mod http;
@@ -16,12 +17,14 @@ mod pages;
 mod patience;
 mod place;
 mod program;
+mod relay;
 mod scenario;
 mod server;
 mod signed;
 mod unit;
 mod wire;
 
+pub use browser::chromium;
 pub use guide::Reader;
 pub use house::{House, connect, echoes, has_ended, net_core_at, process};
 pub use http::{Answer, Client};
@@ -32,6 +35,7 @@ pub use program::{
     NOBODY, Outcome, Program, Running, directory_for_anybody, qanat, qanat_for_anybody, resident_kib, unfolded,
     workspace,
 };
+pub use relay::Relay;
 pub use scenario::{is_root, scenario, scenario_on};
 pub use server::{Server, Stopped};
 pub use signed::Signed;

@@ -1,41 +1,7 @@
 //! A real browser: a page with pictures and a film, drawn from what we serve.
 
-use qanat_tests::e2e::{PATIENCE, Pages, Program, Server, scenario, workspace};
+use qanat_tests::e2e::{PATIENCE, Pages, Program, Server, chromium, scenario, workspace};
 use std::time::{Duration, Instant};
-
-/// Chromium without a window, looking at `url`.
-fn chromium(url: &str, profile: &Pages, extra: &[&str]) -> Program {
-    let data = format!("--user-data-dir={}", profile.argument());
-    Program::new("chromium")
-        .arguments([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--disable-extensions",
-            "--autoplay-policy=no-user-gesture-required",
-            "--hide-scrollbars",
-            // Which network error a failed request met, in what a failing test shows.
-            "--enable-logging=stderr",
-            "--window-size=900,1200",
-            &data,
-        ])
-        .arguments(extra)
-        .arguments([url])
-        .environment("HOME", profile.path())
-        .patience(Duration::from_secs(60))
-}
-
-/// The address IPv6 gives the client's interface by itself is there at once. Otherwise it joins a second or two later
-/// (RFC 4862 §5.4), and a browser gives up every request under way when an address comes: `ERR_NETWORK_CHANGED`.
-fn no_address_comes_later() {
-    std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").expect("this namespace's own setting");
-}
 
 /// Seconds of sound, PCM in stereo: 176,400 bytes each.
 fn sound(seconds: u32) -> Vec<u8> {
@@ -111,7 +77,6 @@ const once = (target, name) => new Promise((done, fail) => {
 #[test]
 fn chromium_draws_the_page_and_seeks_in_the_film() {
     scenario(|| {
-        no_address_comes_later();
         let pages = Pages::new().with("test.html", PAGE).with("sound.wav", sound(180));
         for number in 0..40 {
             pages.write(&format!("many/{number}"), "x".repeat(1_000 + number));
@@ -121,7 +86,7 @@ fn chromium_draws_the_page_and_seeks_in_the_film() {
         let log = logs.file("access.log");
         let mut server = Server::start(&[pages.argument(), "--access-log", log.to_str().unwrap_or_default()]);
         let profile = Pages::new();
-        let _browser = chromium(&server.url("/test.html"), &profile, &["--remote-debugging-port=0"]).start();
+        let _browser = chromium(&server.url("/test.html"), &profile).arguments(["--remote-debugging-port=0"]).start();
         let start = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         while !read().contains("/saw/done ") && start.elapsed() < PATIENCE {
@@ -166,12 +131,11 @@ fn chromium_draws_the_page_and_seeks_in_the_film() {
 #[test]
 fn chromium_photographs_the_sample_site() {
     scenario(|| {
-        no_address_comes_later();
         let server = Server::start(&["site"]);
         let (profile, pictures) = (Pages::new(), Pages::new());
         let picture = pictures.file("page.png");
         let screenshot = format!("--screenshot={}", picture.display());
-        chromium(&server.url("/"), &profile, &[&screenshot]).succeeds();
+        chromium(&server.url("/"), &profile).arguments([&screenshot]).succeeds();
         let png = std::fs::read(&picture).expect("a screenshot");
         assert!(png.starts_with(b"\x89PNG"), "a picture");
         // A page without its pictures is a few plain words: some 30 kB at this size.

@@ -6,6 +6,7 @@ mod browser;
 mod columns;
 mod conflicts;
 mod curl;
+mod dashboard;
 mod descriptors;
 mod devices;
 mod ethernet;

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use qanat::confine::confine;
 use qanat::split::{Card, NetCore, NetCoreOptions, PATIENCE};
 use qanat::{AttachError, AttachOptions, Attachment, CardSource, Config, DaemonCard};
-use qanat_control::client::default_socket as default_control;
+use qanat_control::client::{ClientError, default_socket as default_control};
 use qanat_daemon::policy::NetPolicy;
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
 use qanat_nic::af_xdp::PortRange;
@@ -394,8 +394,18 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     attach.device.get_or_insert(OwnDeviceKind::Veth);
     let attachment = match arguments.again {
         true => open_again(arguments, &attach)?,
-        // Where there is no daemon to be asked, there may be a card without one; who opens it says what is wrong.
-        false => attach.open(services(arguments, &attach).unwrap_or_default())?,
+        false => {
+            let services = match services(arguments, &attach) {
+                // Without a daemon the card is its own. That is decided once: a daemon that comes meanwhile would make a client's card, from
+                // which no datagram leaves, of a list with nothing in it.
+                Err(error) if may_be_own(&attach, &error) => {
+                    attach.direct = true;
+                    Vec::new()
+                }
+                outcome => outcome.map_err(|error| error.to_string())?,
+            };
+            attach.open(services)?
+        }
     };
     let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let receive_frames = arguments.frames.next_multiple_of(2);
@@ -425,6 +435,13 @@ fn services(arguments: &Arguments, attach: &AttachArguments) -> Result<Vec<PortR
     options.source = CardSource::Daemon(DaemonCard::new(default_control()));
     options.offer_everything()?;
     Ok(options.services)
+}
+
+/// Whether a daemon that can't be asked is none, and a device of its own is what is left. Who may not make one is told by that.
+fn may_be_own(attach: &AttachArguments, error: &AttachError) -> bool {
+    let is_unreachable = matches!(error, AttachError::Control(ClientError::Unreachable(..)));
+    let may_do_without = rustix::process::geteuid().is_root() || !default_control().exists();
+    is_unreachable && attach.queue.is_none() && may_do_without
 }
 
 /// A card of the daemon that comes next; without one the net core ends, and is started again.

@@ -9,6 +9,7 @@ use crate::live::grouped;
 use crate::say::{say, sayln};
 use clap::Args;
 use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
+use qanat_control::client::Session;
 use qanat_control::filter::Rate;
 use qanat_control::name::printable;
 use qanat_control::protocol::{DirectionStatus, Provider, Status, VnicStatus};
@@ -17,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; the net cores; disks and areas; and
 /// programs under `qanat run`, socket by socket
@@ -26,6 +27,7 @@ use std::time::Instant;
 Examples:
   qanat status                          all that this user may see; root sees all
   qanat status --json                   the same for programs
+  qanat status --json --every 5         and again each five seconds
   sudo qanat status --prometheus        in Prometheus' text format
   qanat status --net @qanat-net-shared  of one net core")]
 pub struct Arguments {
@@ -34,11 +36,14 @@ pub struct Arguments {
     /// As JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
+    /// With --json: again, after so many seconds each time, an object a line, until it is ended; what is wrong is an object with an `error`
+    #[arg(long, value_name = "SECONDS", requires = "json", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    every: Option<u64>,
     /// In Prometheus' text format
     #[arg(long)]
     prometheus: bool,
     /// Of this net core alone, by its socket
-    #[arg(long, value_name = "SOCKET", conflicts_with = "prometheus")]
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["prometheus", "every"])]
     net: Option<PathBuf>,
 }
 
@@ -47,6 +52,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(path) = &arguments.net {
         let status = ask_status(path).map_err(|error| format!("net core {}: {error}", path.display()))?;
         return print_net_cores(&[(path.clone(), status)], arguments.json);
+    }
+    if let Some(seconds) = arguments.every {
+        again_and_again(&arguments.daemon, Duration::from_secs(seconds));
     }
     let net_cores = if arguments.prometheus { Vec::new() } else { net_cores() };
     let session = match arguments.daemon.session() {
@@ -66,21 +74,46 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         say!("{}", session.metrics().map_err(|error| error.to_string())?);
         return Ok(());
     }
-    let status = session.status().map_err(|error| error.to_string())?;
-    let disks = session.disks().map_err(|error| error.to_string())?;
     if arguments.json {
-        let mut value = named(&status)?;
-        value["net_cores"] = net_cores_json(&net_cores)?;
-        value["programs"] = programs::programs().into();
-        value["disks"] = disks_json(&disks);
-        sayln!("{value}");
+        sayln!("{}", everything(&session, &net_cores)?);
     } else {
+        let status = session.status().map_err(|error| error.to_string())?;
+        let disks = session.disks().map_err(|error| error.to_string())?;
         say!("{}", fitted(&table(&status)));
         disks.iter().for_each(|disk| say!("{}", fitted(&disk_text(disk))));
         print_net_cores(&net_cores, false)?;
         programs::programs().iter().for_each(|program| say!("{}", fitted(&programs::text(program))));
     }
     Ok(())
+}
+
+/// All that there is, for programs.
+fn everything(session: &Session, net_cores: &[(PathBuf, NetCoreStatus)]) -> Result<Value, String> {
+    let status = session.status().map_err(|error| error.to_string())?;
+    let disks = session.disks().map_err(|error| error.to_string())?;
+    let mut value = named(&status)?;
+    value["net_cores"] = net_cores_json(net_cores)?;
+    value["programs"] = programs::programs().into();
+    value["disks"] = disks_json(&disks);
+    Ok(value)
+}
+
+/// Says it until nobody reads it. A daemon that has ended is looked for each time.
+fn again_and_again(daemon: &DaemonArguments, pause: Duration) -> ! {
+    let mut session = None;
+    loop {
+        let asked = match session.take() {
+            Some(session) => Ok(session),
+            None => daemon.session(),
+        };
+        let said = asked.and_then(|asked| everything(session.insert(asked), &net_cores()));
+        let line = said.unwrap_or_else(|error| {
+            session = None;
+            serde_json::json!({ "error": error })
+        });
+        sayln!("{line}");
+        std::thread::sleep(pause);
+    }
 }
 
 /// What a program reads: Ethernet addresses are text, and numbers that belong together have names.

@@ -20,10 +20,13 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Start the control plane: the daemon that hands out virtual network cards
 #[derive(Args, Clone)]
@@ -32,6 +35,7 @@ Examples:
   sudo qanat up                          root and the group qanat may have cards in 10.77.0.0/24
   sudo qanat up --config policy.toml     who may have what: see qanatd(8)
   sudo qanat up --net-cores 0-1          with two net cores, for services with --placement split
+  sudo qanat up --dashboard 127.0.0.1:9480   with a page for browsers, of all cards, rates and drops
 It stays in the foreground; a systemd unit is in packaging/. INT and TERM, or `qanat down`, end it, and every card with it.
 HUP makes it start anew, with the policy and the program as they are on disk then, and the cards go on: so it is upgraded.
 After a crash cards go on too, and the next `qanat up` takes them back.")]
@@ -48,6 +52,9 @@ pub struct Arguments {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Between two starts of a dashboard that ends, at first and at last.
+const DASHBOARD_PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Told to start anew.
 static IS_RESTART: AtomicBool = AtomicBool::new(false);
@@ -121,6 +128,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
     let (net, disk) = (policy.net.clone(), policy.disk.clone());
+    let dashboard = policy.dashboard.map(|address| (address, policy.socket.clone()));
     let (watchman, stop) = Watchman::start(signals, arguments.source.clone(), policy.metrics)?;
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
@@ -128,6 +136,9 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     daemon.have_disk_cores(Arc::new(move |orders| disk_core::start(orders, &disk.spin)));
     // Where nobody can be told, whoever waits for it ends this.
     tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
+    if let Some((address, socket)) = dashboard {
+        std::thread::spawn(move || keep_dashboard(address, &socket));
+    }
     if arguments.until_unused {
         daemon.end_when_unused();
     }
@@ -146,6 +157,35 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
             let kept = watchman.end().bequeath().map_err(|error| format!("keep the policy: {error}"))?;
             become_successor(&program, &[named(HEIR, &namespace), named(KEPT, &kept)])
         }
+    }
+}
+
+/// Has the dashboard up as long as this process is this daemon: it ends when nobody holds the other end of its standard input.
+fn keep_dashboard(address: SocketAddr, socket: &Path) -> ! {
+    let (listen, port) = (address.ip().to_string(), address.port().to_string());
+    let mut pause = DASHBOARD_PAUSE[0];
+    loop {
+        let begun = Instant::now();
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["dashboard", "--of-daemon", "--listen", &listen, "--port", &port, "--socket"]).arg(socket);
+        // A terminal's Ctrl-C is for the daemon.
+        command.args(log::forwarded()).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
+        let ended = command.spawn().and_then(|mut child| {
+            let _input = child.stdin.take();
+            child.wait()
+        });
+        let why = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+        if begun.elapsed() > DASHBOARD_PAUSE[1] {
+            pause = DASHBOARD_PAUSE[0];
+        }
+        log(&Event {
+            event: "dashboard",
+            result: "failed",
+            detail: format!("{why}; started again after {pause:?}"),
+            ..Event::default()
+        });
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(DASHBOARD_PAUSE[1]);
     }
 }
 

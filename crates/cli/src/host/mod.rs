@@ -38,12 +38,12 @@ pub use arguments::HostArguments;
 pub use control::Control;
 pub use meter::{Meter, finish};
 pub use obey::obey;
+pub use placement::Placement;
 pub use report::stack_report;
 
 use crate::signals::hangups;
 use export::Export;
 use hosted::{Hosted, Watchers};
-use placement::Placement;
 use privilege::Privilege;
 
 /// Runs an application until it is told to stop. `prepare` makes it, and says what is wrong with its own options before anything is

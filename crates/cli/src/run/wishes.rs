@@ -97,8 +97,7 @@ fn try_card(
     let (session_of, card) = (Some(Arc::new(copy)), WantedCard::New(device));
     let daemon = DaemonCard { session: session_of, mtu, card, ..DaemonCard::new(default_socket()) };
     options.source = CardSource::Daemon(daemon);
-    // A daemon that can't be asked is told of by who asks it for the card.
-    let _ = options.offer_everything();
+    options.offer_everything().map_err(|error| error.to_string())?;
     let start = Instant::now();
     loop {
         let error = match options.create_card(session, options.vnic_wish()) {

@@ -3,6 +3,7 @@
 mod area;
 mod cache;
 mod congestion;
+mod dashboard;
 mod delay;
 mod dns;
 mod echo;
@@ -37,4 +38,4 @@ macro_rules! services {
     };
 }
 
-services!(Hello: hello, Web: web, Video: video, Delay: delay, Dns: dns, Kv: kv, Cache: cache, Echo: echo, EchoDisk: echo_disk);
+services!(Hello: hello, Web: web, Video: video, Delay: delay, Dns: dns, Kv: kv, Cache: cache, Echo: echo, EchoDisk: echo_disk, Dashboard: dashboard);

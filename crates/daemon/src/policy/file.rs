@@ -55,6 +55,8 @@ pub struct Policy {
     pub host: Vec<(Address, u8)>,
     /// Serve Prometheus' text format here, by HTTP; for this machine only.
     pub metrics: Option<SocketAddr>,
+    /// Have a page for browsers here, which shows what there is; for this machine only.
+    pub dashboard: Option<SocketAddr>,
     /// A NIC, the wire of which VNICs may be on.
     pub uplink: Option<UplinkPolicy>,
     /// NICs whose own queues may be given to whom a rule trusts.
@@ -152,6 +154,7 @@ impl Default for Policy {
             group: DEFAULT_GROUP.to_owned(),
             host: vec![(Address::from([10, 77, 0, 1]), 24), (Address::from([0xfd77_u16, 0, 0, 0, 0, 0, 0, 1]), 64)],
             metrics: None,
+            dashboard: None,
             uplink: None,
             nic: Vec::new(),
             vf: Vec::new(),
@@ -218,10 +221,12 @@ impl Policy {
     /// Names the line, and what is wrong there.
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
         let mut policy: Policy = toml::from_str(text)?;
-        if policy.metrics.is_some_and(|address| !address.ip().is_loopback()) {
-            return Err(PolicyError::Wrong(
-                "metrics: must be an address of this machine only, 127.0.0.1 or [::1]".to_owned(),
-            ));
+        for (key, address) in [("metrics", policy.metrics), ("dashboard", policy.dashboard)] {
+            if address.is_some_and(|address| !address.ip().is_loopback()) {
+                return Err(PolicyError::Wrong(format!(
+                    "{key}: must be an address of this machine only, 127.0.0.1 or [::1]"
+                )));
+            }
         }
         if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface.is_empty()) {
             return Err(PolicyError::Wrong("uplink: name the interface, as in interface = \"eth1\"".to_owned()));
@@ -392,6 +397,7 @@ mod tests {
             ("hosts = []", "hosts"),
             ("host = [\"10.0.0.1\"]", "10.77.0.2/24"),
             ("metrics = \"0.0.0.0:9464\"", "127.0.0.1"),
+            ("dashboard = \"10.0.0.1:9480\"", "dashboard"),
             ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),
             ("[[rule]]\ntransmit = { bits = 1 }", "bits"),

@@ -352,11 +352,13 @@ fn session() -> Option<Arc<OwnedFd>> {
 
 /// The VNIC. One that is taken may be that of a program that has ended, and its keeper sees its connections through. The
 /// keeper makes room for the next program. Or the program has just ended, and the daemon is about to hear of it.
-fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, Lack> {
+fn open(options: &mut AttachOptions, mut patience: Duration) -> Result<Attachment, Lack> {
     let start = Instant::now();
     let [mut pause, longest] = ASKED_AGAIN;
     loop {
-        let outcome = Attachment::open(options);
+        // Not without what it may offer: a card that was asked for with nothing is a client's, and sends no datagram.
+        let outcome = options.offer_everything().map_err(AttachError::from);
+        let outcome = outcome.and_then(|()| Attachment::open(options));
         let may_pass = match &outcome {
             Err(AttachError::Control(error)) => error.may_pass(),
             outcome => outcome.is_err() && matches!(options.source, CardSource::Interface(_)),
@@ -405,11 +407,9 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
     options.more_addresses = rest.to_vec();
     options.gateway = wishes.gateway;
     options.source = source(wishes, launchers);
-    // If the daemon can't be asked, the later request for the card says why.
-    let _ = options.offer_everything();
     let mut reader = -1;
     install(|| -> Result<World, Lack> {
-        let attachment = open(&options, patience)?;
+        let attachment = open(&mut options, patience)?;
         place::begin(crate::sys::arena::BEHIND);
         // Until the stack is made, too, which has memory of its own for datagrams that come in fragments.
         let noted = Noted;
