@@ -12,11 +12,15 @@ fn get(path: &str) -> String {
     Program::new("curl").arguments(["--silent", "--show-error", "--include", "--max-time", "5", &url]).run().text()
 }
 
-/// The page as a browser has it after some seconds of its own time.
-fn seen() -> String {
+/// The page as a browser has it after so many seconds of its own time, which does not pass while it waits for an answer.
+fn seen_after(seconds: u32) -> String {
     let profile = Pages::new();
     let browser = chromium(&format!("http://{ADDRESS}/"), &profile);
-    browser.arguments(["--virtual-time-budget=6000", "--dump-dom"]).succeeds().text()
+    browser.arguments([&format!("--virtual-time-budget={seconds}000"), "--dump-dom"]).succeeds().text()
+}
+
+fn seen() -> String {
+    seen_after(6)
 }
 
 /// The user of whoever listens there.
@@ -48,6 +52,13 @@ fn a_browser_sees_cards_and_drops_and_the_page_comes_and_goes_with_the_daemon() 
         let text = seen();
         assert!(text.contains("<td>10.77.0.8/24</td>") && text.contains("<td>echo</td>"), "{text}");
         assert!(text.contains("&lt;img src=x") && text.contains("<title>Qanat</title>"), "{text}");
+        // While packets come and go, a line rises from the ground, 19, to the top, 1. The browser's time is faster than the status': its
+        // minute may be too short for one with news.
+        let _ping = Program::new("ping").arguments(["-q", "-i", "0.01", "10.77.0.8"]).start();
+        eventually("a rate is drawn", GRACE, || {
+            let text = seen_after(60);
+            text.contains(",1 ") || text.contains(",1\"")
+        });
         drop(echo);
 
         // Started anew, the daemon has a new one; killed, none.

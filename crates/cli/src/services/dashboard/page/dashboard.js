@@ -71,7 +71,7 @@ const show = (status, seconds) => {
     history.set(key(vnic), kept.slice(-KEPT));
     seen.add(key(vnic));
     const figures = rates.flatMap(([packets, bits, lost]) => [number(short(packets)), number(short(bits)), cell(short(lost), lost ? 'n bad' : 'n')]);
-    const addresses = vnic.addresses.map(([address, length]) => address + '/' + length).join(' ');
+    const addresses = vnic.addresses.map(([address, length]) => address + '/' + length).join('\n');
     cards.push([cell(vnic.vnic), cell(vnic.name), cell(vnic.user), cell(addresses), cell(vnic.interface + ', ' + vnic.driver),
       ...figures, cell(line(history.get(key(vnic))))]);
   }
