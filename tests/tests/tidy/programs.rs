@@ -62,7 +62,8 @@ fn test_programs(folder: &Path) -> Vec<String> {
 #[test]
 fn every_test_program_is_run() {
     let makefile = fs::read_to_string(workspace().join("Makefile")).expect("the Makefile");
-    let lists = ["UNIT_TESTS", "SYSTEM_TESTS", "WAITING_TESTS", "HOSTILE_TESTS", "HARDWARE_TESTS"].map(|name| listed(&makefile, name));
+    let lists = ["UNIT_TESTS", "SYSTEM_TESTS", "WAITING_TESTS", "HOSTILE_TESTS", "HARDWARE_TESTS"]
+        .map(|name| listed(&makefile, name));
     let mut wanted = [lists.concat(), vec!["fuzz-bounded".to_owned()]].concat();
     wanted.sort();
     let mut there: Vec<String> =
