@@ -132,10 +132,6 @@ impl Application for Dashboard<'_> {
         service.figures()
     }
 
-    fn notes(service: &mut WebService) -> Vec<String> {
-        service.take_notes()
-    }
-
     fn rates(period: &Period<'_, Figures>) -> Rates {
         let requests_per_s = period.rate(|figures| figures.requests);
         Rates {
