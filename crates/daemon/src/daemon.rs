@@ -98,6 +98,8 @@ pub struct Daemon {
     /// Listeners that are not listened to until then.
     pub(crate) paused: Vec<(Instant, u64)>,
     pub(crate) metrics: Option<TcpListener>,
+    /// Where its page for browsers is, for root.
+    pub(crate) dashboard: Option<String>,
     pub(crate) scrapes: Arc<AtomicU32>,
     /// What was told last.
     pub(crate) last_scrape: Option<(Instant, Arc<str>)>,
@@ -123,6 +125,11 @@ impl Daemon {
     /// The tables: for tests.
     pub fn tables(&mut self) -> &mut Tables {
         &mut self.tables
+    }
+
+    /// There is a page for browsers: root is told where.
+    pub fn has_dashboard(&mut self, url: String) {
+        self.dashboard = Some(url);
     }
 
     /// It is to end by itself once nobody has had a card, or a connection to it, for [`UNUSED_MAX`].

@@ -89,6 +89,7 @@ impl Daemon {
             orphans_dead: Vec::new(),
             look_interval: LOOK_INTERVAL,
             metrics,
+            dashboard: None,
             scrapes: Arc::default(),
             started: Instant::now(),
             requests: [0; 3],

@@ -2,6 +2,7 @@
 
 pub mod down;
 pub mod filter;
+pub mod kept_dashboard;
 pub mod limits;
 pub mod net;
 pub mod net_core;

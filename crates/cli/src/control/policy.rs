@@ -37,19 +37,8 @@ pub struct Source {
     #[arg(long, value_name = "PROCESSORS")]
     net_cores: Option<String>,
     /// Have a page for browsers at this address of this machine, with what `qanat status` says, live
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = loopback)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     dashboard: Option<SocketAddr>,
-}
-
-/// An address for this machine only.
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "an address and a port, as in 127.0.0.1:9480".to_owned())?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => {
-            Err("it must be an address of this machine only, 127.0.0.1 or [::1]; from elsewhere: ssh -L".to_owned())
-        }
-    }
 }
 
 /// What the policy file said, and where it is; nothing if there was none.
@@ -89,7 +78,10 @@ impl Words {
             }
             policy.idle().map_or(Ok(()), Err)?;
         }
-        policy.dashboard = source.dashboard.or(policy.dashboard);
+        if source.dashboard.is_some() {
+            policy.dashboard = source.dashboard;
+            policy.check_addresses()?;
+        }
         if let Some(processors) = &source.net_cores {
             policy.net.cores = parse_processors(processors)?;
         }

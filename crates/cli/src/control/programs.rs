@@ -24,8 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub const PATIENCE_IN_ALL: Duration = Duration::from_secs(10);
 /// Lines shown of one.
 const ROWS_MAX: usize = 10_000;
-/// Answers taken from one, bytes.
+/// Answers taken from one, and from all, bytes. What they mean takes some times as much.
 const ANSWER_MAX: usize = 4 << 20;
+const ANSWERS_MAX: usize = 16 << 20;
 
 /// How counters end that people look for when something is missing; `--json` has them all.
 const LOSSES: [&str; 11] = [
@@ -58,7 +59,8 @@ pub fn programs() -> Vec<Value> {
     let begun = Instant::now();
     // However many there are that do not answer.
     let in_time = places.into_iter().take_while(|_| begun.elapsed() < PATIENCE_IN_ALL);
-    in_time.filter_map(|(place, user)| ask(&place, user)).collect()
+    let mut left = ANSWERS_MAX;
+    in_time.filter_map(|(place, user)| ask(&place, user, &mut left)).collect()
 }
 
 /// Whether a program of this user's under `qanat run` has `address` in this network namespace: others of his may share its card.
@@ -104,7 +106,8 @@ fn reach(place: &Path) -> Option<OwnedFd> {
     Some(socket)
 }
 
-fn ask(place: &Path, owner: u32) -> Option<Value> {
+/// `left`: bytes that are taken of this one and of all after it.
+fn ask(place: &Path, owner: u32, left: &mut usize) -> Option<Value> {
     let start = Instant::now();
     let socket = reach(place)?;
     // Whoever listens there may say anything: the kernel tells whose word it is.
@@ -115,12 +118,13 @@ fn ask(place: &Path, owner: u32) -> Option<Value> {
     send(&socket, b"status", SendFlags::NOSIGNAL).ok()?;
     let mut answer = Vec::new();
     let mut piece = vec![0; 64 * 1_024];
-    while answer.len() < ANSWER_MAX && start.elapsed() < PATIENCE {
+    while answer.len() < ANSWER_MAX.min(*left) && start.elapsed() < PATIENCE {
         match recv(&socket, &mut *piece, RecvFlags::empty()) {
             Ok((_, count)) if count > 0 => answer.extend_from_slice(&piece[..count]),
             _ => break,
         }
     }
+    *left = left.saturating_sub(answer.len());
     let mut lines = answer.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     let mut program = lines.next().filter(|line| line["program"].is_string())?;
     program["user"] = user.as_raw().into();

@@ -15,7 +15,7 @@ use qanat_control::name::printable;
 use qanat_control::protocol::{DirectionStatus, Provider, Status, VnicStatus};
 use qanat_daemon::leftovers;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ pub struct Arguments {
     /// As JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
-    /// With --json: again, after so many seconds each time, an object a line, until it is ended; what is wrong is an object with an `error`
+    /// With --json: again, after so many seconds each time, an object a line, until it is ended; without the sockets of programs. If the
+    /// daemon can't be asked, the object has an `error`
     #[arg(long, value_name = "SECONDS", requires = "json", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     every: Option<u64>,
     /// In Prometheus' text format
@@ -100,18 +101,27 @@ fn everything(session: &Session, net_cores: &[(PathBuf, NetCoreStatus)]) -> Resu
 
 /// Says it until nobody reads it. A daemon that has ended is looked for each time.
 fn again_and_again(daemon: &DaemonArguments, pause: Duration) -> ! {
+    let begun = Instant::now();
     let mut session = None;
     loop {
         let asked = match session.take() {
             Some(session) => Ok(session),
             None => daemon.session(),
         };
-        let said = asked.and_then(|asked| everything(session.insert(asked), &net_cores()));
-        let line = said.unwrap_or_else(|error| {
+        let net_cores = net_cores();
+        let said = asked.and_then(|asked| everything(session.insert(asked), &net_cores));
+        let mut value = said.unwrap_or_else(|error| {
             session = None;
-            serde_json::json!({ "error": error })
+            // Net cores, and programs on an interface there is, need no daemon.
+            let net_cores = net_cores_json(&net_cores).unwrap_or_default();
+            json!({ "error": error, "net_cores": net_cores, "programs": programs::programs() })
         });
-        sayln!("{line}");
+        for program in value["programs"].as_array_mut().into_iter().flatten() {
+            program.as_object_mut().map(|program| program.remove("descriptors"));
+        }
+        // How long is between two of them.
+        value["after_ms"] = json!(begun.elapsed().as_millis() as u64);
+        sayln!("{value}");
         std::thread::sleep(pause);
     }
 }
@@ -160,7 +170,7 @@ fn without_daemon(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Option<
         return None;
     }
     if json {
-        let print = |net_cores| sayln!("{}", serde_json::json!({ "net_cores": net_cores, "programs": programs }));
+        let print = |net_cores| sayln!("{}", json!({ "net_cores": net_cores, "programs": programs }));
         return Some(net_cores_json(net_cores).map(print));
     }
     programs.iter().for_each(|program| say!("{}", fitted(&programs::text(program))));
@@ -195,7 +205,7 @@ fn net_cores_json(net_cores: &[(PathBuf, NetCoreStatus)]) -> Result<serde_json::
 
 fn print_net_cores(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Result<(), String> {
     if json {
-        sayln!("{}", serde_json::json!({ "net_cores": net_cores_json(net_cores)? }));
+        sayln!("{}", json!({ "net_cores": net_cores_json(net_cores)? }));
         return Ok(());
     }
     net_cores.iter().for_each(|(path, status)| say!("{}", fitted(&net_core_text(path, status))));
@@ -291,6 +301,9 @@ fn table(status: &Status) -> String {
     );
     if let Some(uplink) = &status.uplink {
         let _ = writeln!(text, "Uplink {uplink}: cards of its prefixes are on its wire");
+    }
+    if let Some(url) = &status.dashboard {
+        let _ = writeln!(text, "Dashboard {url}");
     }
     for core in &status.net_cores_started {
         let process = if core.process == 0 { "starting".to_owned() } else { format!("process {}", core.process) };

@@ -1,5 +1,6 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
+use crate::control::kept_dashboard::KeptDashboard;
 use crate::control::net::start_directed;
 use crate::control::policy::{self, KEPT, NO_RULE, Source, Words, named};
 use crate::host::disk_core;
@@ -20,13 +21,10 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// Start the control plane: the daemon that hands out virtual network cards
 #[derive(Args, Clone)]
@@ -52,9 +50,6 @@ pub struct Arguments {
     #[arg(long)]
     pub json: bool,
 }
-
-/// Between two starts of a dashboard that ends, at first and at last.
-const DASHBOARD_PAUSE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// Told to start anew.
 static IS_RESTART: AtomicBool = AtomicBool::new(false);
@@ -128,7 +123,10 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
     let (net, disk) = (policy.net.clone(), policy.disk.clone());
-    let dashboard = policy.dashboard.map(|address| (address, policy.socket.clone()));
+    // It asks, so whoever waits until nobody does would wait for ever.
+    let dashboard = policy.dashboard.filter(|_| !arguments.until_unused);
+    let dashboard = dashboard.map(|address| KeptDashboard::new(address, policy.socket.clone())).transpose();
+    let dashboard = dashboard.map_err(|error| format!("a key for the dashboard: {error}"))?;
     let (watchman, stop) = Watchman::start(signals, arguments.source.clone(), policy.metrics)?;
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
@@ -136,13 +134,18 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     daemon.have_disk_cores(Arc::new(move |orders| disk_core::start(orders, &disk.spin)));
     // Where nobody can be told, whoever waits for it ends this.
     tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
-    if let Some((address, socket)) = dashboard {
-        std::thread::spawn(move || keep_dashboard(address, &socket));
-    }
+    let dashboard = dashboard.map(|dashboard| {
+        let url = dashboard.url();
+        log(&Event { event: "dashboard", result: "done", detail: url.clone(), ..Event::default() });
+        daemon.has_dashboard(url);
+        dashboard.keep(log)
+    });
     if arguments.until_unused {
         daemon.end_when_unused();
     }
     let ending = daemon.run()?;
+    // None is started any more, which could take along what is left to the next program.
+    let _none = dashboard.as_ref().map(|starting| starting.lock());
     // The cards' namespace goes on in the program that this process becomes, whatever else keeps it.
     let namespace = if IS_RESTART.load(Ordering::Relaxed) { Some(daemon.bequeath()?) } else { None };
     // Its connections, and its locks on nothing, end here.
@@ -157,35 +160,6 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
             let kept = watchman.end().bequeath().map_err(|error| format!("keep the policy: {error}"))?;
             become_successor(&program, &[named(HEIR, &namespace), named(KEPT, &kept)])
         }
-    }
-}
-
-/// Has the dashboard up as long as this process is this daemon: it ends when nobody holds the other end of its standard input.
-fn keep_dashboard(address: SocketAddr, socket: &Path) -> ! {
-    let (listen, port) = (address.ip().to_string(), address.port().to_string());
-    let mut pause = DASHBOARD_PAUSE[0];
-    loop {
-        let begun = Instant::now();
-        let mut command = Command::new("/proc/self/exe");
-        command.args(["dashboard", "--of-daemon", "--listen", &listen, "--port", &port, "--socket"]).arg(socket);
-        // A terminal's Ctrl-C is for the daemon.
-        command.args(log::forwarded()).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
-        let ended = command.spawn().and_then(|mut child| {
-            let _input = child.stdin.take();
-            child.wait()
-        });
-        let why = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-        if begun.elapsed() > DASHBOARD_PAUSE[1] {
-            pause = DASHBOARD_PAUSE[0];
-        }
-        log(&Event {
-            event: "dashboard",
-            result: "failed",
-            detail: format!("{why}; started again after {pause:?}"),
-            ..Event::default()
-        });
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(DASHBOARD_PAUSE[1]);
     }
 }
 

@@ -105,6 +105,9 @@ pub struct Status {
     /// Net cores it has started.
     #[serde(default)]
     pub net_cores_started: Vec<NetCoreState>,
+    /// Where its page for browsers is, with the key that it is for who knows it; told to root alone.
+    #[serde(default)]
+    pub dashboard: Option<String>,
 }
 
 /// A net core of the daemon's. How it is it tells itself.

@@ -215,19 +215,34 @@ impl Policy {
         Policy::parse(text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
     }
 
-    /// Reads a file's text.
+    /// Whether what it serves by HTTP can be where it says.
     ///
     /// # Errors
-    /// Names the line, and what is wrong there.
-    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
-        let mut policy: Policy = toml::from_str(text)?;
-        for (key, address) in [("metrics", policy.metrics), ("dashboard", policy.dashboard)] {
+    /// Names the key, and what is wrong with it.
+    pub fn check_addresses(&self) -> Result<(), PolicyError> {
+        for (key, address) in [("metrics", self.metrics), ("dashboard", self.dashboard)] {
             if address.is_some_and(|address| !address.ip().is_loopback()) {
                 return Err(PolicyError::Wrong(format!(
                     "{key}: must be an address of this machine only, 127.0.0.1 or [::1]"
                 )));
             }
         }
+        match self.dashboard {
+            Some(address) if address.port() == 0 => Err(PolicyError::Wrong("dashboard: name a port".to_owned())),
+            Some(_) if self.dashboard == self.metrics => {
+                Err(PolicyError::Wrong("dashboard: name another address than metrics".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// Names the line, and what is wrong there.
+    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+        let mut policy: Policy = toml::from_str(text)?;
+        policy.check_addresses()?;
         if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface.is_empty()) {
             return Err(PolicyError::Wrong("uplink: name the interface, as in interface = \"eth1\"".to_owned()));
         }
@@ -397,7 +412,9 @@ mod tests {
             ("hosts = []", "hosts"),
             ("host = [\"10.0.0.1\"]", "10.77.0.2/24"),
             ("metrics = \"0.0.0.0:9464\"", "127.0.0.1"),
-            ("dashboard = \"10.0.0.1:9480\"", "dashboard"),
+            ("dashboard = \"10.0.0.1:9480\"", "dashboard: must"),
+            ("dashboard = \"[::1]:0\"", "a port"),
+            ("dashboard = \"[::1]:1\"\nmetrics = \"[::1]:1\"", "another"),
             ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),
             ("[[rule]]\ntransmit = { bits = 1 }", "bits"),

@@ -50,6 +50,7 @@ impl Daemon {
             requests: if peer.user == 0 { self.requests } else { [0; 3] },
             uplink: self.uplink.as_ref().map(|uplink| uplink.link.name.clone()),
             net_cores_started: if is_first { self.net_cores_for(peer) } else { Vec::new() },
+            dashboard: self.dashboard.clone().filter(|_| is_first && peer.user == 0),
         };
         let visible = self.visible(peer, from.major);
         let (mut room, mut next) = (bytes, None);

@@ -4,7 +4,7 @@ use super::mapping::Pattern;
 use super::password::{PasswordFileError, Passwords};
 use super::text::RuleError;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,8 @@ impl Access {
 
     /// Whether two are about the same paths: nobody could tell which one holds.
     pub(crate) fn is_ambiguous(&self) -> bool {
-        self.spaces.windows(2).any(|pair| matches!(pair, [one, other] if one.pattern == other.pattern))
+        let mut seen = HashSet::new();
+        !self.spaces.iter().all(|space| seen.insert(&space.pattern))
     }
 
     /// Passwords that were right in others stay so, of users who have the same ones here.
@@ -150,12 +151,18 @@ impl Access {
         self.spaces.get_mut(index)
     }
 
-    /// The space that a path is in, by its index. A file and its compressed forms are in one: any of them may be served for it.
-    pub(crate) fn find(&self, path: &[u8]) -> Option<usize> {
+    /// The spaces that a path is in, by their indices: of a file, and of its compressed forms, any of which may be served for it.
+    pub(crate) fn find(&self, path: &[u8]) -> impl Iterator<Item = usize> {
         let plain = COMPRESSED.iter().find_map(|suffix| path.strip_suffix(*suffix)).unwrap_or(path);
-        let forms = COMPRESSED.map(|suffix| [plain, suffix].concat());
-        let covers = |pattern: &Pattern| pattern.covers(plain) || forms.iter().any(|form| pattern.covers(form));
-        self.spaces.iter().position(|space| covers(&space.pattern))
+        let space_of = |form: &[u8]| self.spaces.iter().position(|space| space.pattern.covers(form));
+        let mut found = vec![space_of(plain)];
+        for suffix in COMPRESSED {
+            let space = space_of(&[plain, suffix].concat());
+            if !found.contains(&space) {
+                found.push(space);
+            }
+        }
+        found.into_iter().flatten()
     }
 }
 
@@ -172,7 +179,10 @@ mod tests {
         let all = ["/*", "/admin/*", "/secret.txt", "/packed.gz"]
             .map(|path| format!("{path}={}", file.display()).parse().unwrap());
         let access = Access::open(&all[1..]).unwrap();
-        let realm = |access: &Access, path: &str| Some(access.space(access.find(path.as_bytes())?)?.realm.clone());
+        let realms = |access: &Access, path: &str| -> Vec<String> {
+            access.find(path.as_bytes()).filter_map(|at| Some(access.space(at)?.realm.clone())).collect()
+        };
+        let realm = |access: &Access, path: &str| realms(access, path).first().cloned();
         for (path, expected) in [
             ("admin", Some("/admin/")),
             ("admin/", Some("/admin/")),
@@ -192,6 +202,15 @@ mod tests {
             (realm(&access, "admin/x").as_deref(), realm(&access, "x").as_deref()),
             (Some("/admin/"), Some("/"))
         );
+        // Where forms of one file are for others, users are asked to be one of both.
+        let all = ["/admin/*", "/admin/backup.gz"].map(|path| format!("{path}={}", file.display()).parse().unwrap());
+        let access = Access::open(&all).unwrap();
+        for path in ["admin/backup", "admin/backup.gz", "admin/backup.br"] {
+            assert_eq!(realms(&access, path), ["/admin/", "/admin/backup.gz"], "{path}");
+        }
+        assert!(!access.is_ambiguous());
+        let all = ["/aa/*", "/bb/*", "/aa/*"].map(|path| format!("{path}={}", file.display()).parse().unwrap());
+        assert!(Access::open(&all).unwrap().is_ambiguous());
         for text in ["/a", "/a=", "a=x", "/=x", "/admin/=x", "/admin/*.html=x", "/admin/**=x"] {
             assert!(text.parse::<BasicAuth>().is_err(), "{text}");
         }

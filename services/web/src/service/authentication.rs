@@ -22,11 +22,12 @@ impl WebService {
         let Some(access) = self.sites.get(site).map(|site| &site.access) else { return true };
         let credentials = authorization::basic(exchange.request);
         let is_known = |space: &Space| credentials.as_ref().is_some_and(|it| space.knows(&it.user, &it.password));
-        let mut spaces =
-            paths.iter().filter_map(|path| access.find(path)).filter_map(|at| Some((at, access.space(at)?)));
         // Each path's users are asked for: what is open to some is not to lead to what is open to fewer.
-        let Some((space, passwords)) = spaces.find(|(_, space)| !is_known(space)) else { return true };
-        let passwords = Arc::clone(&passwords.passwords);
+        let spaces = paths.iter().flat_map(|path| access.find(path)).filter_map(|at| Some((at, access.space(at)?)));
+        let mut unknown = spaces.filter(|(_, space)| !is_known(space)).map(|(at, it)| (at, Arc::clone(&it.passwords)));
+        let next = unknown.next();
+        drop(unknown);
+        let Some((space, passwords)) = next else { return true };
         match credentials {
             Some(credentials) => {
                 let guess = Guess { epoch: self.epoch, site, space, credentials };

@@ -47,7 +47,7 @@ impl WebService {
     /// a space within it was asked for.
     fn is_asked_for_already(&self, file: &ResourceKey, missing: &ResourceKey) -> bool {
         let Some(access) = self.sites.get(file.root).map(|site| &site.access) else { return true };
-        access.find(&file.path).and_then(|at| access.space(at)).is_none_or(|space| space.covers(&missing.path))
+        access.find(&file.path).filter_map(|at| access.space(at)).all(|space| space.covers(&missing.path))
     }
 
     /// If a file was looked for instead of the one that the request names: with which status that one is missing.

@@ -5,12 +5,13 @@ use crate::log;
 use bytes::Bytes;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a status at most; a longer one is cut off, and told as an error.
-const STATUS_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of a status at most; a longer one is left out, and told as an error.
+const STATUS_BYTES_MAX: u64 = 4 << 20;
 
 /// The status that was heard last, as JSON.
 #[derive(Clone, Debug)]
@@ -59,13 +60,14 @@ impl Feed {
     pub fn start(&self, socket: &Path) -> Result<(), String> {
         let mut command = Command::new("/proc/self/exe");
         command.args(["status", "--json", "--every", "1", "--socket"]).arg(socket).args(log::forwarded());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        // A terminal's Ctrl-C is for this process: that one ends when nobody reads what it says.
+        let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let child = child.map_err(|error| format!("a process that asks the daemon: {error}"))?;
         *self.output.lock().unwrap_or_else(PoisonError::into_inner) = child.stdout;
         Ok(())
     }
 
-    /// Begins to hear, on a thread of its own.
+    /// Begins to hear, on a thread of its own, which ends this process if there is nothing more to be heard.
     ///
     /// # Errors
     /// There is no thread to be had.
@@ -74,23 +76,30 @@ impl Feed {
         let latest = self.latest();
         let thread = std::thread::Builder::new().name("status".to_owned());
         let thread = thread.spawn(move || {
-            let why = hear(BufReader::new(output), &latest);
-            latest.set_error(&why);
-            log::error!("dashboard", "{why}");
+            let error = hear(BufReader::new(output), &latest);
+            let why = error.map_or_else(|| "has ended".to_owned(), |error| error.to_string());
+            log::error!("failed", "the process that asks the daemon: {why}; start the dashboard again");
+            log::flush();
+            std::process::exit(crate::exit::FAILED.into())
         });
         thread.map(drop).map_err(|error| format!("a thread: {error}"))
     }
 }
 
-/// Takes one line after the other. Returns why no more come.
-fn hear(mut output: impl BufRead, latest: &Latest) -> String {
+/// Takes one line after the other. Returns when no more come; an error, if that is why.
+fn hear(mut output: impl BufRead, latest: &Latest) -> Option<std::io::Error> {
     loop {
         let mut line = Vec::new();
         match output.by_ref().take(STATUS_BYTES_MAX).read_until(b'\n', &mut line) {
-            Ok(0) => return "the process that asks the daemon has ended: start the dashboard again".to_owned(),
+            Ok(0) => return None,
             Ok(_) if line.pop() == Some(b'\n') => latest.set(line),
-            Ok(_) => return format!("the status is longer than {STATUS_BYTES_MAX} bytes"),
-            Err(error) => return format!("the process that asks the daemon: {error}"),
+            Ok(_) => {
+                latest.set_error(&format!("the status is longer than {} MiB", STATUS_BYTES_MAX >> 20));
+                if let Err(error) = output.skip_until(b'\n') {
+                    return Some(error);
+                }
+            }
+            Err(error) => return Some(error),
         }
     }
 }
@@ -100,12 +109,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_what_is_shown_and_an_end_is_told() {
+    fn the_last_line_is_what_is_shown() {
         let latest = Feed::new().latest();
-        let why = hear(&b"{\"vnics\": []}\n{\"vnics\": [1]}\n"[..], &latest);
+        assert!(hear(&b"{\"vnics\": []}\n{\"vnics\": [1]}\n"[..], &latest).is_none());
         assert_eq!(latest.get(), "{\"vnics\": [1]}");
-        assert!(why.contains("has ended"), "{why}");
-        let endless = BufReader::new(std::io::repeat(b'x'));
-        assert!(hear(endless, &latest).contains("longer"), "memory is bounded");
+    }
+
+    #[test]
+    fn one_that_is_too_long_is_told_and_the_next_is_shown() {
+        let latest = Feed::new().latest();
+        let long = vec![b'x'; STATUS_BYTES_MAX as usize + 10];
+        assert!(hear(&long[..], &latest).is_none());
+        assert!(latest.get().starts_with(b"{\"error\":"), "{:?}", latest.get());
+        assert!(hear(&[&long[..], b"\n{}\n"].concat()[..], &latest).is_none());
+        assert_eq!(latest.get(), "{}");
     }
 }

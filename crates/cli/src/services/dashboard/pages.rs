@@ -22,6 +22,9 @@ const STATUS: &[u8] = b"status.json";
 /// See the module.
 #[derive(Debug)]
 pub struct Pages {
+    /// What an address begins with. Who does not know it finds nothing: other users of this machine, and pages of elsewhere that lead a
+    /// browser here.
+    key: String,
     files: Vec<(&'static [u8], Rc<Variant>)>,
     latest: Latest,
     /// What was heard last, and what is served of it.
@@ -30,12 +33,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// The page, which shows what `latest` says.
-    pub fn new(latest: Latest) -> Pages {
+    /// The page, which shows what `latest` says, below `key`.
+    pub fn new(key: String, latest: Latest) -> Pages {
         let files = FILES.iter().map(|(path, name, text)| (*path, page(name, Bytes::from_static(text.as_bytes()))));
         let text = latest.get();
         let status = (text.clone(), page("status.json", text));
-        Pages { files: files.collect(), latest, status, is_open: false }
+        Pages { key, files: files.collect(), latest, status, is_open: false }
     }
 }
 
@@ -69,6 +72,16 @@ impl Library for Pages {
     }
 
     fn find(&mut self, path: &[u8]) -> Shelf {
+        let length = self.key.len().min(path.len());
+        let (key, path) = path.split_at(length);
+        // How long it takes does not tell how much of it is right.
+        let differences = self.key.bytes().zip(key).fold(0, |all, (one, other)| all | one ^ other);
+        if length < self.key.len() || differences != 0 {
+            return Shelf::Empty;
+        }
+        let Some(path) = path.strip_prefix(b"/") else {
+            return if path.is_empty() { Shelf::Directory } else { Shelf::Empty };
+        };
         if path == STATUS {
             let text = self.latest.get();
             if text != self.status.0 {

@@ -11,6 +11,8 @@ const cell = (value, kind) => {
   return cell;
 };
 const number = value => cell(value, 'n');
+// Programs and net cores say what they like of themselves.
+const list = value => Array.isArray(value) ? value : [];
 const rows = (id, list, none) => {
   const body = document.querySelector('#' + id + ' tbody');
   const width = body.parentNode.querySelectorAll('th').length;
@@ -50,12 +52,27 @@ const line = values => {
   return svg;
 };
 
+// Those of the daemon, with what each says itself; then those by hand.
+const showNetCores = (status, rate) => {
+  const told = new Map(list(status.net_cores).map(core => [core.process, core]));
+  const past = new Map(list(before && before.net_cores).map(core => [core.process, core]));
+  const daemons = list(status.net_cores_started), own = new Set(daemons.map(core => core.process));
+  const busy = core => core && past.has(core.process) ? Math.round(rate(core.busy_ns, past.get(core.process).busy_ns) / 1e7) + ' %' : '';
+  const services = core => list(core && core.cards).map(card => card.service ? card.service.name : '').filter(name => name).join(' ');
+  rows('net_cores', [...daemons.map(core => [cell(core.processor),
+    cell(core.is_failing ? 'dies at each start' : core.process || 'starts', core.is_failing ? 'bad' : ''), number(age(core.uptime_s)),
+    number(busy(told.get(core.process))), cell(core.restarts, core.restarts ? 'n bad' : 'n'), cell([...new Set(core.vnics)].join(' ')),
+    cell(services(told.get(core.process)))]),
+  ...[...told.values()].filter(core => !own.has(core.process)).map(core => [cell(core.processor === null ? 'by hand' : core.processor + ', by hand'),
+    cell(core.process), number(age(core.uptime_s)), number(busy(core)), number(''), cell(''), cell(services(core))])], 'There are no net cores.');
+};
+
 const show = (status, seconds) => {
   const key = vnic => vnic.vnic + ' ' + vnic.mac;
-  const earlier = new Map((before ? before.vnics : []).map(vnic => [key(vnic), vnic]));
+  const earlier = new Map(list(before && before.vnics).map(vnic => [key(vnic), vnic]));
   const rate = (now, then) => seconds > 0 && then !== undefined ? Math.max(0, now - then) / seconds : 0;
   const drops = [], cards = [], seen = new Set();
-  for (const vnic of status.vnics) {
+  for (const vnic of list(status.vnics)) {
     const then = earlier.get(key(vnic));
     const rates = ['transmit', 'receive'].map(name => {
       const now = sums(vnic[name]), past = then && sums(then[name]);
@@ -76,20 +93,13 @@ const show = (status, seconds) => {
       ...figures, cell(line(history.get(key(vnic))))]);
   }
   for (const gone of [...history.keys()].filter(key => !seen.has(key))) history.delete(gone);
-  rows('cards', cards, 'Nobody has a card.');
-  rows('drops', drops, 'No frame was dropped.');
-  const told = new Map(status.net_cores.map(core => [core.process, core]));
-  rows('net_cores', status.net_cores_started.map(core => {
-    const own = told.get(core.process), past = before && before.net_cores.find(other => other.process == core.process);
-    const busy = own && past ? Math.round(rate(own.busy_ns, past.busy_ns) / 1e7) + ' %' : '';
-    const services = own ? own.cards.map(card => card.service ? card.service.name : '').filter(name => name).join(' ') : '';
-    return [cell(core.processor), cell(core.is_failing ? 'dies at each start' : core.process || 'starts', core.is_failing ? 'bad' : ''),
-      number(age(core.uptime_s)), number(busy), cell(core.restarts, core.restarts ? 'n bad' : 'n'), cell([...new Set(core.vnics)].join(' ')), cell(services)];
-  }), 'The daemon has no net cores.');
-  rows('programs', status.programs.map(program => [cell(program.program), cell(program.addresses.join(' ')), number(program.processes),
+  rows('cards', cards, status.error ? 'Not known.' : 'Nobody has a card.');
+  rows('drops', drops, status.error ? 'Not known.' : 'No frame was dropped.');
+  showNetCores(status, rate);
+  rows('programs', list(status.programs).map(program => [cell(program.program), cell(list(program.addresses).join(' ')), number(program.processes),
     number(program.sockets), number(program.connections), number(program.fallbacks)]), 'No program runs that this page may ask.');
-  rows('disks', status.disks.map(disk => [cell(disk.disk), cell(disk.path), cell(disk.why ? disk.state + ': ' + disk.why : disk.state),
-    number(bytes(disk.bytes)), number(bytes(disk.free_bytes)), number(disk.area_count)]), 'The daemon has no disk.');
+  rows('disks', list(status.disks).map(disk => [cell(disk.disk), cell(disk.path), cell(disk.why ? disk.state + ': ' + disk.why : disk.state),
+    number(bytes(disk.bytes)), number(bytes(disk.free_bytes)), number(disk.area_count)]), status.error ? 'Not known.' : 'The daemon has no disk.');
 };
 
 const state = (text, kind) => {
@@ -97,18 +107,26 @@ const state = (text, kind) => {
   place.textContent = text;
   place.className = kind;
 };
-let at = 0;
+// A status is asked for by another process, in its own time: the same may come twice, and an old one, if somebody keeps it waiting.
+let came = performance.now();
 const look = async () => {
   try {
     const answer = await fetch('status.json', { cache: 'no-store' });
-    if (!answer.ok) throw new Error('this page\'s server says ' + answer.status);
-    const status = await answer.json(), now = performance.now();
-    if (status.error) throw new Error(status.error);
-    show(status, before ? (now - at) / 1000 : 0);
+    if (!answer.ok) throw new Error('the server of this page says ' + answer.status);
+    const status = await answer.json();
+    const seconds = before ? (status.after_ms - before.after_ms) / 1000 : 0;
+    if (before && seconds == 0) {
+      const old = (performance.now() - came) / 1000;
+      if (old > 5) state(`this is what there was ${Math.round(old)} s ago`, 'bad');
+      return;
+    }
+    show(status, seconds > 0 ? seconds : 0);
+    [before, came] = [status, performance.now()];
+    if (status.error) return state(status.error, 'bad');
     const { served, refused, cut_off } = status.requests;
-    state(`version ${status.daemon}, up ${age(status.uptime_s)}; ${status.sessions} connections; ${served} requests served, ${refused} refused, ${cut_off} peers cut off` +
+    state(`version ${status.daemon}, up ${age(status.uptime_s)}; ${status.sessions} connections` +
+      (served ? `; ${served} requests served, ${refused} refused, ${cut_off} peers cut off` : '') +
       (status.uplink ? `; uplink ${status.uplink}` : ''), '');
-    [before, at] = [status, now];
   } catch (error) {
     state(error.message, 'bad');
     before = null;
