@@ -19,16 +19,13 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat
-# What the system tests run: with overflow checks and assertions, of the same crates that the unit tests are made of. A second build, of the
-# release, would be two fifths of the time of all tests.
-TESTED := target/debug/qanat
 
 # A build from nothing is a fifth shorter without what the next one would profit from. Where that is kept already, it goes on.
 ifeq ($(wildcard target/debug/incremental/*),)
 export CARGO_INCREMENTAL := 0
 endif
 
-.PHONY: run build tested test test-unit test-system test-busy test-waiting test-hostile test-hardware packetdrill redis-suite cache-clients arm64 lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image book clean help
+.PHONY: run build test test-unit test-system test-busy test-waiting test-hostile test-hardware packetdrill redis-suite cache-clients arm64 lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall package image book clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -110,42 +107,41 @@ HARDWARE_TESTS := hardware
 # Test programs that need root are built as the user and run by this.
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
 
-tested: deps ## all test programs, and the program that the system tests run, target/debug/qanat
-	cargo build --workspace --lib --bins --tests
-
 test-unit: deps ## unit and property tests, the simulator, the house rules: no root needed
 	cargo test --workspace --quiet --lib --bins $(addprefix --test ,$(UNIT_TESTS))
 	env --unset=MAKEFLAGS --unset=MFLAGS cargo test --workspace --quiet --doc
 
-RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(TESTED) env --unset=MAKEFLAGS --unset=MFLAGS --default-signal=HUP,INT,QUIT \
+RUN_SYSTEM = $(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) env --unset=MAKEFLAGS --unset=MFLAGS --default-signal=HUP,INT,QUIT \
 	cargo test --workspace --no-fail-fast $(addprefix --test ,$(1)) -- --test-threads=1
 
 test-system: test-busy test-waiting test-hostile ## segment scripts, end to end over veth with real programs, hostile users, faults: as root
 
-test-busy: tested test-deps
+test-busy: build test-deps
 	$(call RUN_SYSTEM,$(SYSTEM_TESTS))
 
-test-waiting: tested test-deps
+test-waiting: build test-deps
 	$(call RUN_SYSTEM,$(WAITING_TESTS))
 
-test-hostile: tested test-deps
+test-hostile: build test-deps
 	$(call RUN_SYSTEM,$(HOSTILE_TESTS))
 
-test-hardware: tested ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
+test-hardware: build ## drivers of PCI functions, in a virtual machine with an IOMMU, NVMe and SR-IOV: no root needed
 	@tools/hardware-machine
-	QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(TESTED) cargo test --workspace $(addprefix --test ,$(HARDWARE_TESTS)) -- --nocapture
+	QANAT_REQUIRE_ROOT=1 cargo test --workspace $(addprefix --test ,$(HARDWARE_TESTS)) -- --nocapture
 
 posix-table: build ## the tables of what `qanat run` supports, and of programs that were tried, in docs/posix.md
 	QANAT_UPDATE=1 QANAT_BIN=$(CURDIR)/$(QANAT) cargo test --package qanat-socket-cases --test support
 	QANAT_UPDATE=1 cargo test --package qanat-tests --test e2e_programs the_document_has_the_table
 
-fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
-	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
+fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=3)
+	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),3)
 
-# All is built once, at first. Then there are three lanes: system tests mostly wait, the virtual machine is one processor, and neither fuzzing
-# nor ARM64 asks for a device. All are run, whichever fails: what else is wrong is told by the same run.
-test: test-deps lint tested ## everything; what CI runs
-	QANAT_ARM64_LACKS=0 $(MAKE) --jobs=3 --keep-going test-busy test-waiting test-hardware test-unit fuzz arm64 test-hostile
+# Half of the time one processor is enough for unit tests, so what the system tests need is built beside them. System tests mostly wait, the
+# virtual machine is one processor, and neither fuzzing nor ARM64 asks for a device: they run beside each other. If one of those fails, the
+# others are run all the same: what else is wrong is told by the same run.
+test: test-deps lint ## everything; what CI runs
+	$(MAKE) --jobs=2 --keep-going test-unit build
+	QANAT_ARM64_LACKS=0 $(MAKE) --jobs=2 --keep-going test-busy test-hardware fuzz test-waiting test-hostile arm64
 
 packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
 	@tools/install-packages git gcc make bison flex python3 iproute2

@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// A daemon that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A daemon that takes longer hangs. One that has just started answers when it has loaded the fence: seconds on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why the daemon did not do it; the text has the remedy.
 #[derive(Debug, Error)]
