@@ -2,9 +2,9 @@
 
 use super::policy::KEPT;
 use crate::log;
+use qanat::entropy;
 use qanat_daemon::{Event, HEIR};
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,9 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 const NOT_PASSED: [&str; 7] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", KEPT, HEIR];
 
+/// Of a key, before they are written as two digits each.
+const KEY_BYTES: usize = 16;
+
 /// See the module.
 pub struct KeptDashboard {
     address: SocketAddr,
@@ -36,9 +39,7 @@ pub struct KeptDashboard {
 /// # Errors
 /// The system has no numbers.
 pub fn new_key() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(entropy()?.iter().take(KEY_BYTES).map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl KeptDashboard {
@@ -87,7 +88,8 @@ impl KeptDashboard {
         let mut command = command(self.address, &self.socket);
         let mut child = command.spawn()?;
         if let Some(input) = &mut child.stdin {
-            writeln!(input, "{}", self.key)?;
+            // One that ends before it hears that is waited for like any other.
+            let _ = writeln!(input, "{}", self.key);
         }
         Ok(child)
     }
