@@ -15,7 +15,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish runc $(PACKAGE_PACKAGES) $(IMAGE_PACKAGES) $(BOOK_PACKAGES) $(ARM64_PACKAGES) $(PROGRAMS)
+	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 fio openssl gnutls-bin nghttp2-client python3-h2 ffmpeg libmemcached-tools python3-pymemcache man-db zsh fish runc gcc golang-go pkg-config $(PACKAGE_PACKAGES) $(IMAGE_PACKAGES) $(BOOK_PACKAGES) $(ARM64_PACKAGES) $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd rocksdb-tools
 QANAT := target/release/qanat
@@ -33,11 +33,13 @@ help: ## this list
 run: build ## build, then serve the sample site at http://10.77.0.2/ until Ctrl-C
 	$(SUDO) $(QANAT) web site
 
-build: deps ## the release binary, target/release/qanat, and the library of `qanat run`
-	cargo build --release --package qanat-cli --package qanat-posix
+build: deps ## the release binary, target/release/qanat, the library of `qanat run`, and the one for C
+	cargo build --release --package qanat-cli --package qanat-posix --package qanat-native
+	@tools/native
 
 PREFIX := /usr/local
 LIBRARY := target/release/libqanat_posix.so
+NATIVE := target/release/libqanat-native.so.1
 # Written by hand; those of each command are of what its --help says.
 MANUALS := $(wildcard docs/man/*.[18])
 UNITS := qanatd.service qanat-web@.service qanat-dns@.service
@@ -45,9 +47,17 @@ UNITS := qanatd.service qanat-web@.service qanat-dns@.service
 COMPLETIONS := bash:bash-completion/completions/qanat zsh:zsh/site-functions/_qanat fish:fish/vendor_completions.d/qanat.fish
 
 install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an existing policy is kept
-	@test -x $(QANAT) -a -f $(LIBRARY) || { echo "there is nothing to install yet: make build (not as root)" >&2; exit 1; }
+	@test -x $(QANAT) -a -f $(LIBRARY) -a -f $(NATIVE) || { echo "there is nothing to install yet: make build (not as root)" >&2; exit 1; }
 	install -D -m 755 $(QANAT) $(DESTDIR)$(PREFIX)/bin/qanat
 	install -D -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/qanat/libqanat.so
+	install -D -m 644 $(NATIVE) $(DESTDIR)$(PREFIX)/lib/libqanat-native.so.1
+	ln -sf libqanat-native.so.1 $(DESTDIR)$(PREFIX)/lib/libqanat-native.so
+	install -D -m 644 crates/native/include/qanat-native.h $(DESTDIR)$(PREFIX)/include/qanat-native.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	umask 022; sed -e 's|@PREFIX@|$(PREFIX)|' -e "s|@VERSION@|$$($(QANAT) --version | cut -d' ' -f2)|" packaging/qanat-native.pc > \
+		$(DESTDIR)$(PREFIX)/lib/pkgconfig/qanat-native.pc
+	@# As root the linker is told of the new library. In a directory of another's making that is his affair.
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 	for page in $(MANUALS); do \
 		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 	umask 022; $(QANAT) manual --to $(DESTDIR)$(PREFIX)/share/man/man1 --quiet
@@ -62,7 +72,8 @@ install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an 
 
 uninstall: ## takes away what `make install` put there; the policy in /etc/qanat stays
 	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%)
-	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat
+	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat $(DESTDIR)$(PREFIX)/lib/libqanat-native.so*
+	rm -f $(DESTDIR)$(PREFIX)/include/qanat-native.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/qanat-native.pc
 	rm -f $(DESTDIR)$(PREFIX)/lib/sysusers.d/qanat.conf
 	for page in $(MANUALS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/qanat-*.1
@@ -94,12 +105,12 @@ lint: ## formatting, clippy, and the house rules
 
 # The workspace's test programs, in one of five lists each (tests/tests/tidy/main.rs sees to that). All are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
-UNIT_TESTS := address_conflict allocation arbitrary bounded capture checksum dead_neighbour disk driver echo_disk fast_open ipv6_addresses keyvalue model over_the_stack paths_and_windows receive_memory \
+UNIT_TESTS := address_conflict allocation arbitrary bounded capture checksum dead_neighbour disk driver echo_disk fast_open header ipv6_addresses keyvalue model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split store tidy two_stacks vlan
 SYSTEM_TESTS := dns e2e_bench e2e_cache e2e_delay e2e_echo e2e_kv e2e_placements e2e_programs e2e_run e2e_split e2e_video packetdrill socket_cases veth
 HOSTILE_TESTS := faults hostile_control hostile_split
 # They are in namespaces of their own and mostly wait: they run beside the others.
-WAITING_TESTS := book debian_package dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
+WAITING_TESTS := book debian_package dns_peers dns_transfer dns_validation e2e_areas e2e_disk e2e_disk_core e2e_export e2e_native e2e_net_core_queues e2e_net_cores e2e_system examples forwarding packaging power_loss readme scripts support
 HARDWARE_TESTS := hardware
 
 # Tests call `make` themselves, which is not to ask this one for jobs. HUP is as it is in a terminal, though `nohup` or a manager may have

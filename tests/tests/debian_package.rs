@@ -2,7 +2,7 @@
 //! work there, its symbols lie apart, and nothing is left when it is purged.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Program, Running, eventually, is_root, qanat, scenario, workspace};
+use qanat_tests::e2e::{Program, Running, eventually, is_root, native_library, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -32,6 +32,7 @@ fn make(directory: &Path) -> [PathBuf; 2] {
         .environment("PATH", path)
         .environment("QANAT", qanat())
         .environment("LIBRARY", qanat().with_file_name("libqanat_posix.so"))
+        .environment("NATIVE", native_library())
         .patience(LONG)
         .succeeds();
     let version = Program::new(qanat()).arguments(["--version"]).succeeds().text();
@@ -85,7 +86,7 @@ fn the_package_is_installed_used_and_purged_in_a_clean_debian() {
         let name = package.file_name().expect("a name").to_string_lossy().into_owned();
         let before = files(&root);
         within(&root, &["apt-get", "install", "--yes", &format!("/srv/{name}")]).succeeds();
-        for file in ["usr/bin/qanat", "usr/lib/qanat/libqanat.so"] {
+        for file in ["usr/bin/qanat", "usr/lib/qanat/libqanat.so", "usr/lib/libqanat-native.so.1"] {
             let sections = sections(&root.join(file));
             assert!(!sections.contains(".debug_info") && !sections.contains(".symtab"), "{file}: {sections}");
             let (_, identifier) = sections.split_once("Build ID: ").expect("its identifier");
@@ -96,6 +97,8 @@ fn the_package_is_installed_used_and_purged_in_a_clean_debian() {
         let licences = std::fs::read_to_string(root.join("usr/share/doc/qanat/copyright")).expect("the licences");
         assert!(licences.lines().any(|line| line.starts_with("rustls v") && line.contains("MIT")), "{licences}");
         works(&root);
+        let known = within(&root, &["ldconfig", "--print-cache"]).succeeds().text();
+        assert!(known.contains("libqanat-native.so.1 (libc6"), "{known}");
         let policy = root.join("etc/qanat/qanat.toml");
         let mine = std::fs::read_to_string(&policy).expect("the policy") + "# mine\n";
         std::fs::write(&policy, &mine).expect("written");

@@ -2,7 +2,7 @@
 //! with, every command and option that is named exists, every key of the example policy is known.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{NOBODY, Program, Running, Unit, eventually, qanat, scenario, workspace};
+use qanat_tests::e2e::{NOBODY, Program, Running, Unit, eventually, native_library, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -345,7 +345,12 @@ fn what_is_installed_runs_programs_and_goes_again() {
         let make = |target: &str| {
             let word = |name: &str, path: &std::path::Path| format!("{name}={}", path.display());
             let library = qanat().with_file_name("libqanat_posix.so");
-            let words = [word("DESTDIR", root.path()), word("QANAT", &qanat()), word("LIBRARY", &library)];
+            let words = [
+                word("DESTDIR", root.path()),
+                word("QANAT", &qanat()),
+                word("LIBRARY", &library),
+                word("NATIVE", &native_library()),
+            ];
             Program::new("make")
                 .directory(workspace())
                 .arguments([target, "PREFIX=/opt/qanat"])
@@ -370,8 +375,12 @@ fn what_is_installed_runs_programs_and_goes_again() {
         let outcome =
             run.arguments([listens]).environment("QANAT_SOCKET", state.path().join("control.sock")).succeeds();
         assert!(outcome.text().contains("/opt/qanat/lib/qanat/libqanat.so"), "{}", outcome.text());
+        // So is the one for C, by whoever asks pkg-config for it as it lies here.
+        let pc = std::fs::read_to_string(place.join("lib/pkgconfig/qanat-native.pc")).expect("a file for pkg-config");
+        assert!(pc.contains("prefix=/opt/qanat\n") && !pc.contains('@'), "{pc}");
+        assert!(place.join("include/qanat-native.h").is_file() && place.join("lib/libqanat-native.so").is_file());
         make("uninstall");
-        let left = Program::new("find").arguments([root.path()]).arguments(["-type", "f"]).succeeds().text();
+        let left = Program::new("find").arguments([root.path()]).arguments(["!", "-type", "d"]).succeeds().text();
         assert_eq!(left.trim(), policy.display().to_string());
     });
 }

@@ -18,9 +18,11 @@ use qanat_dns::name::Name;
 use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService};
 use qanat_dns::zone::ZoneBuilder;
 use qanat_echo::{EchoConfig, EchoService};
+use qanat_native::harness::EchoProgram;
 use qanat_nic::{MemoryPlan, Pair, PairConfig, pair};
 use qanat_stack::Stack;
 use qanat_web::{WebConfig, WebService};
+use std::hint::black_box;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -35,7 +37,7 @@ const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.77.0.2\r\n\r\n";
 #[inline(never)]
 fn counted_turn<S: Service>(runtime: &mut Runtime, service: &mut S) {
     // Keeps the compiler from making one function of the two.
-    std::hint::black_box(runtime.now());
+    black_box(runtime.now());
     runtime.turn(service);
 }
 
@@ -329,7 +331,7 @@ impl Service for Echo {
 /// What is counted of a net core.
 #[inline(never)]
 fn net_counted_turn(placed: &mut Placed, now: Time, vnic: &mut Pair) {
-    std::hint::black_box(now);
+    black_box(now);
     placed.net_turn(now, vnic).expect("an honest service");
 }
 
@@ -341,7 +343,7 @@ fn net_other_turn(placed: &mut Placed, now: Time, vnic: &mut Pair) {
 #[inline(never)]
 fn service_counted_turn(placed: &mut Placed, service: &mut Echo) {
     // Keeps the compiler from making one function of the two.
-    std::hint::black_box(service.rounds);
+    black_box(service.rounds);
     placed.service_turn(service);
 }
 
@@ -366,6 +368,37 @@ fn linked_echo(count: u64) -> u64 {
         counted_turn(&mut server, &mut echo);
     }
     echo.rounds - before
+}
+
+/// What is counted of a program that uses the library for C.
+#[inline(never)]
+fn program_counted_turn(program: &mut EchoProgram) -> u64 {
+    black_box(program).turn().expect("an answer")
+}
+
+#[inline(never)]
+fn program_other_turn(program: &mut EchoProgram) -> u64 {
+    program.turn().expect("an answer")
+}
+
+/// The same by a program that uses the library for C.
+fn native_echo(count: u64) -> u64 {
+    let [mut client, server] = runtimes();
+    let mut asker = Echo::new(CONNECTIONS);
+    let place = SocketAddr::new(SERVER, PORT);
+    let mut program = EchoProgram::start(server, place, &[b'e'; 64]).expect("listening");
+    client.with_context(|context| asker.start(context)).expect("connecting");
+    let mut rounds = 0;
+    while rounds < count / 4 {
+        other_turn(&mut client, &mut asker);
+        rounds += program_other_turn(&mut program);
+    }
+    rounds = 0;
+    while rounds < count {
+        other_turn(&mut client, &mut asker);
+        rounds += program_counted_turn(&mut program);
+    }
+    rounds
 }
 
 /// The same with the stack on a net core: its share, or the service's.
@@ -418,7 +451,7 @@ fn messages_counted_turn<M: Message>(
     producer.publish();
     assert!(!producer.must_wake());
     while let Some(words) = consumer.pop() {
-        let _ = std::hint::black_box(M::decode(words));
+        let _ = black_box(M::decode(words));
     }
     consumer.release();
 }
@@ -500,6 +533,7 @@ fn main() {
         "datagram" => datagrams(false, count),
         "datagram-copy" => datagrams(true, count),
         "echo-linked" => linked_echo(count),
+        "echo-native" => native_echo(count),
         "echo-net-core" => split_echo(true, count),
         "echo-service" => split_echo(false, count),
         "event" => messages(true, count),

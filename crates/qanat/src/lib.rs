@@ -95,7 +95,7 @@
 //! |---|---|
 //! | writing a service | [`Service`], [`Context`], [`Commands`], [`Event`], [`Setting`], handles, [`Chunk`], [`Block`], [`StartError`] |
 //! | testing one without a stack | [`double`]: it notes commands, and the test makes the events |
-//! | running one | [`Runtime`], [`RuntimeOptions`], [`StopHandle`], [`Doorbell`], [`WaitSet`] |
+//! | running one | [`Runtime`], [`RuntimeOptions`], [`StopHandle`], [`Doorbell`], [`WaitSet`]; in a loop of one's own [`Pace`] |
 //! | getting a card | [`AttachOptions`], [`Attachment`]; from the daemon by [`control`] |
 //! | getting an area of a disk | [`StorageArea`] over a disk of one's own ([`disk`]), [`DaemonArea`] for one of the daemon's |
 //! | a stack in another process | [`split`] |
@@ -137,13 +137,13 @@ pub use crossing::Crossing;
 pub use entropy::entropy;
 pub use qanat_api::{
     AreaId, Block, Chunk, CloseReason, CommandError, Commands, CongestionAlgorithm, ConnectOptions, ConnectionId,
-    Durability, Event, Fill, FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting, Source,
-    StackCapabilities, StorageCommands, StorageError, TimerId, UdpSocketId, double,
+    Durability, Event, FastOpenRequest, Fill, FilledBlock, Geometry, Keepalive, ListenOptions, ListenerId, Setting,
+    Source, StackCapabilities, StorageCommands, StorageError, TimerId, UdpSocketId, double,
 };
 pub use qanat_nic::{Frame, Pool, Time};
 pub use qanat_stack::{AddressState, Config, DuplicateAddressDetection};
 pub use renewal::{QueuePair, Renewal};
-pub use runtime::{LinkedPlacement, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
+pub use runtime::{LinkedPlacement, Pace, Placement, Runtime, RuntimeError, RuntimeOptions, SpinPolicy, StopHandle};
 pub use service::{Context, Service};
 pub use start_error::StartError;
 pub use storage::{Storage, StorageArea};

@@ -282,6 +282,7 @@ impl Commands for Context<'_> {
     fn stack_capabilities(&self) -> StackCapabilities {
         match &self.place {
             Place::Elsewhere(Elsewhere::Kernel(kernel)) => kernel.stack_capabilities(),
+            Place::Elsewhere(Elsewhere::Split(remotes)) => remotes.stack_capabilities(),
             _ => StackCapabilities::default(),
         }
     }

@@ -32,8 +32,8 @@ pub use pages::Pages;
 pub use patience::{PATIENCE, eventually};
 pub use place::{Place, has_address};
 pub use program::{
-    NOBODY, Outcome, Program, Running, directory_for_anybody, qanat, qanat_for_anybody, resident_kib, unfolded,
-    workspace,
+    NOBODY, Outcome, Program, Running, directory_for_anybody, native_library, qanat, qanat_for_anybody, resident_kib,
+    unfolded, workspace,
 };
 pub use relay::Relay;
 pub use scenario::{is_root, scenario, scenario_on};

@@ -37,6 +37,17 @@ pub fn qanat() -> PathBuf {
     path
 }
 
+/// `libqanat-native.so.1`, made of what was built beside [`qanat`].
+///
+/// # Panics
+/// It can't be made; says how to build what it is made of.
+pub fn native_library() -> PathBuf {
+    let directory = qanat().parent().map(Path::to_owned).unwrap_or_default();
+    let profile = directory.file_name().unwrap_or_default();
+    Program::new(workspace().join("tools/native")).arguments([profile]).succeeds();
+    directory.join("libqanat-native.so.1")
+}
+
 /// For `setpriv`: a user without any capability.
 pub const NOBODY: [&str; 5] =
     ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];

@@ -39,6 +39,7 @@ const LAYERS: [&[&str]; 13] = [
         "qanat-balancer",
         "qanat-echo",
         "qanat-examples",
+        "qanat-native",
     ],
     // The web service, with other content.
     &["qanat-video"],
@@ -50,7 +51,7 @@ const LAYERS: [&[&str]; 13] = [
 /// The library of the system tests, and the suite of drivers of disks. Tests of crates below them may use them, too.
 const TEST_LIBRARIES: [&str; 2] = ["qanat-tests", "qanat-disk-suite"];
 /// Crates in which `unsafe` may be.
-const UNSAFE: [&str; 5] = ["qanat-nic", "qanat-abi", "qanat-disk", "qanat-posix", "qanat-packetdrill"];
+const UNSAFE: [&str; 6] = ["qanat-nic", "qanat-abi", "qanat-disk", "qanat-native", "qanat-posix", "qanat-packetdrill"];
 /// The one test program that calls the C library as C programs do, and its one module in which `unsafe` may be.
 const UNSAFE_TEST: &str = "qanat-socket-cases";
 const UNSAFE_TEST_MODULE: &str = "tests/sockets/src/sys";

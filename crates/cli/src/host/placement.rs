@@ -6,9 +6,9 @@ use crate::host::net_core::Accept;
 use crate::host::privilege::Privilege;
 use crate::log;
 use clap::{Args, ValueEnum};
-use qanat::split::{Connector, Refusal, SplitOptions, SplitRuntime};
+use qanat::split::{self, Connector, Refusal, SplitOptions, SplitRuntime};
 use qanat_control::address::Address;
-use qanat_control::client::{ClientError, Session, default_socket};
+use qanat_control::client::{ClientError, default_socket};
 use qanat_control::protocol::StackWish;
 use qanat_control::steward::{self, NetCoreDuty, farewell};
 use qanat_nic::af_xdp::PortRange;
@@ -309,20 +309,11 @@ fn daemons_net_core(
         return Ok(None);
     }
     let wish = attach.vnic_wish(request.services.to_vec(), queues)?;
-    let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack.clone());
-    let mut first = match ask() {
-        Ok(Some(socket)) => Some(socket),
-        Err(ClientError::Refused(why)) => return Err(format!("the control plane refuses: {why}")),
-        Ok(None) | Err(_) => return Ok(None),
-    };
-    // The next time it is another net core, or the same one started again, with a new card.
-    let again = move || match ask() {
-        Ok(Some(socket)) => Ok(socket),
-        Ok(None) => Err(io::Error::other("the daemon has no net cores any more ([net] cores of its policy)")),
-        Err(error) if error.is_forbidden() => Err(io::Error::other(Refusal(error.to_string()))),
-        Err(error) => Err(io::Error::other(error)),
-    };
-    Ok(Some(Box::new(move || first.take().map_or_else(&again, Ok))))
+    match split::daemons_net_core(&default_socket(), wish, stack) {
+        Ok(connector) => Ok(connector),
+        Err(ClientError::Refused(why)) => Err(format!("the control plane refuses: {why}")),
+        Err(_) => Ok(None),
+    }
 }
 
 pub fn service_argument(range: PortRange) -> String {

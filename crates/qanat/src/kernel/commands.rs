@@ -6,8 +6,8 @@ use super::stream::{Finish, Stream};
 use crate::no_device;
 use bytes::Bytes;
 use qanat_api::{
-    Block, Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, FastOpenRequest, FilledBlock, ListenOptions,
-    ListenerId, Piece, Setting, Source, StackCapabilities, TimerId, UdpSocketId,
+    Block, Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, FilledBlock, ListenOptions, ListenerId,
+    Piece, Setting, Source, StackCapabilities, TimerId, UdpSocketId,
 };
 use qanat_nic::sockets::{SocketOption, connecting_socket, set_option};
 use qanat_nic::{Capabilities, Pool, Time};
@@ -58,9 +58,7 @@ impl Kernel {
     }
 
     pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
-        if options.fast_open != FastOpenRequest::No {
-            return Err(CommandError::Unsupported);
-        }
+        self.stack_capabilities().check(&options)?;
         let socket = connecting_socket(peer, options.local).map_err(|error| match Errno::from_io_error(&error) {
             Some(Errno::ADDRINUSE) => CommandError::InUse,
             Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => CommandError::Full,
@@ -228,6 +226,8 @@ impl Kernel {
             acknowledges: false,
             tells_send_room: false,
             fast_open: false,
+            maximum_segment: false,
+            receive_window: true,
             urgent: false,
             advertised_user_timeout: false,
             address_conflicts: false,

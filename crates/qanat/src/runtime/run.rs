@@ -4,13 +4,13 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::lifetime::Lifetime;
 use crate::runtime::linked::LinkedPlacement;
 use crate::runtime::options::RuntimeOptions;
+use crate::runtime::pace::Pace;
 use crate::runtime::placement::{Placement, WatchInterval};
 use crate::runtime::stop::StopHandle;
 use crate::service::{Context, Service};
 use crate::storage::{Storage, StorageArea};
 use crate::wait_set::WaitSet;
 use qanat_api::AreaId;
-use qanat_nic::Spin;
 use qanat_nic::{Clock, MonotonicClock, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -59,6 +59,11 @@ impl<P: Placement> Runtime<P> {
         self.waits.add(fd, token)
     }
 
+    /// Ends the watch over what was given with `token`.
+    pub fn unwatch(&mut self, token: u64) {
+        self.waits.remove(token);
+    }
+
     /// Gives the service a storage area, by the handle that is returned: the first is `AreaId::new(0, 0)`, the next is
     /// `AreaId::new(1, 0)`. The queue pair is used on the thread that runs the service.
     pub fn add_area(&mut self, area: StorageArea) -> AreaId {
@@ -99,6 +104,13 @@ impl<P: Placement> Runtime<P> {
         self.storage.ring();
         self.placement.flush(now);
         result
+    }
+
+    /// Calls `command` with a context outside of an event. What it causes leaves with the next turn. `now`: when the last turn was, for
+    /// whoever gives several commands and does not want to read the clock for each.
+    #[inline]
+    pub fn between_turns<T>(&mut self, now: Time, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        command(&mut self.placement.context(&mut self.storage, now))
     }
 
     /// Runs one turn: receive, handle, transmit. Never blocks. Returns whether anything happened.
@@ -151,8 +163,7 @@ impl<P: Placement> Runtime<P> {
             self.start(service)?;
         }
         self.has_started = false;
-        let mut spin = Spin::new(options.spin);
-        let mut idle_since: Option<Time> = None;
+        let mut pace = Pace::new(options.spin);
         let mut lifetime = Lifetime::new(options, self.clock.now());
         loop {
             let busy = self.turn(service);
@@ -170,29 +181,77 @@ impl<P: Placement> Runtime<P> {
                 return Ok(());
             }
             let attempt = if lifetime.is_stopping() { None } else { self.placement.recover(now)? };
-            if busy {
-                idle_since = None;
-                self.watch_in_passing(service, stop, now)?;
-                if P::PAUSES_WHEN_BUSY {
-                    std::hint::spin_loop();
-                }
-                continue;
-            }
-            let idle = now.since(*idle_since.get_or_insert(now));
-            if !spin.should_sleep(idle) || !self.placement.can_sleep() || !self.storage.can_sleep() {
-                self.watch_in_passing(service, stop, now)?;
-                std::hint::spin_loop();
-                continue;
-            }
-            let deadlines = attempt.into_iter().chain(self.placement.next_deadline(now));
-            let until = deadlines.fold(lifetime.next_deadline(), Time::min);
-            if self.placement.falls_asleep() {
-                self.look_at_doorbells(service, stop, until.since(now))?;
-            }
-            self.placement.wakes();
-            spin.slept(self.clock.now().since(now));
-            idle_since = None;
+            let until = attempt.into_iter().fold(lifetime.next_deadline(), Time::min);
+            self.pause(service, Some(stop), &mut pace, busy, now, until)?;
         }
+    }
+
+    /// Takes turns until `has_news` says that the service has what its program waits for, or until `until`; at least one. Returns the time
+    /// of the last. It is for programs that have a loop of their own: [`run`](Runtime::run) is that loop for all others. `pace` is the
+    /// same for each call.
+    ///
+    /// # Errors
+    /// As [`run`](Runtime::run), but for the start: the program starts its service itself.
+    pub fn run_until<S: Service>(
+        &mut self,
+        service: &mut S,
+        pace: &mut Pace,
+        until: Time,
+        has_news: impl Fn(&S) -> bool,
+    ) -> Result<Time, RuntimeError> {
+        loop {
+            let busy = self.turn(service);
+            let now = self.clock.now();
+            if pace.is_check_due(now) {
+                self.placement.check()?;
+            }
+            let attempt = self.placement.recover(now)?;
+            if has_news(service) {
+                return self.watch_in_passing(service, None, now).map(|()| now);
+            }
+            if now >= until {
+                // Whoever does not wait is told of doorbells all the same.
+                return self.look_at_doorbells(service, None, Duration::ZERO).map(|()| now);
+            }
+            let until = attempt.into_iter().fold(until.min(pace.next_check()), Time::min);
+            self.pause(service, None, pace, busy, now, until)?;
+            if has_news(service) {
+                return Ok(self.clock.now());
+            }
+        }
+    }
+
+    /// After a turn: goes on at once, or sleeps until something happens or until `until`, as it has been busy or idle.
+    #[inline]
+    fn pause<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: Option<&StopHandle>,
+        pace: &mut Pace,
+        busy: bool,
+        now: Time,
+        until: Time,
+    ) -> Result<(), RuntimeError> {
+        if busy {
+            pace.is_busy();
+            self.watch_in_passing(service, stop, now)?;
+            if P::PAUSES_WHEN_BUSY {
+                std::hint::spin_loop();
+            }
+            return Ok(());
+        }
+        if !pace.is_to_sleep(now) || !self.placement.can_sleep() || !self.storage.can_sleep() {
+            self.watch_in_passing(service, stop, now)?;
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let until = self.placement.next_deadline(now).into_iter().fold(until, Time::min);
+        if self.placement.falls_asleep() {
+            self.look_at_doorbells(service, stop, until.since(now))?;
+        }
+        self.placement.wakes();
+        pace.has_slept(self.clock.now().since(now));
+        Ok(())
     }
 
     /// Looks at doorbells without waiting, if it is time to.
@@ -200,7 +259,7 @@ impl<P: Placement> Runtime<P> {
     fn watch_in_passing<S: Service>(
         &mut self,
         service: &mut S,
-        stop: &StopHandle,
+        stop: Option<&StopHandle>,
         now: Time,
     ) -> Result<(), RuntimeError> {
         let is_due = match P::WATCH_INTERVAL {
@@ -221,7 +280,7 @@ impl<P: Placement> Runtime<P> {
     fn look_at_doorbells<S: Service>(
         &mut self,
         service: &mut S,
-        stop: &StopHandle,
+        stop: Option<&StopHandle>,
         timeout: Duration,
     ) -> Result<(), RuntimeError> {
         match P::WATCH_INTERVAL {
@@ -241,7 +300,7 @@ impl<P: Placement> Runtime<P> {
         self.placement.has_waited();
         for token in rang {
             match token {
-                STOP_TOKEN => stop.silence(),
+                STOP_TOKEN => stop.into_iter().for_each(StopHandle::silence),
                 CARD_TOKEN => return Err(RuntimeError::CardGone),
                 token => self.with_context(|context| service.doorbell(token, context)),
             }

@@ -23,6 +23,7 @@ pub mod harness;
 mod memory;
 mod migration;
 mod net_core;
+mod of_daemon;
 pub(crate) mod service;
 
 pub use dial::ask_status;
@@ -30,6 +31,7 @@ pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_l
 pub use net_core::accept::AcceptPolicy;
 pub use net_core::card::Card;
 pub use net_core::core::{NetCore, NetCoreOptions};
+pub use of_daemon::daemons_net_core;
 pub use service::error::{Refusal, SplitError};
 pub use service::options::{Connector, SplitOptions};
 pub use service::placement::{PATIENCE, SplitPlacement};

@@ -9,7 +9,7 @@ use qanat_abi::message::Window;
 use qanat_abi::{Command, Id};
 use qanat_api::{
     Block, Chunk, CommandError, ConnectOptions, ConnectionId, Filled, FilledBlock, ListenOptions, ListenerId, Setting,
-    Source, TimerId, UdpSocketId,
+    Source, StackCapabilities, TimerId, UdpSocketId,
 };
 use qanat_nic::{Capabilities, Frame, Pool, Time};
 use std::net::SocketAddr;
@@ -43,6 +43,7 @@ impl Remote {
     }
 
     pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+        self.stack_capabilities().check(&options)?;
         if let Some(local) = options.local {
             self.give(Command::ConnectFrom { local });
         }
@@ -226,6 +227,19 @@ impl Remote {
     /// Prepared content stays with the service: none is kept ready in a card's memory.
     pub(crate) fn prepared_pool(&self) -> &Pool {
         &self.nothing
+    }
+
+    /// What does not cross to a net core.
+    #[expect(clippy::unused_self, reason = "as in the other placements")]
+    pub(crate) fn stack_capabilities(&self) -> StackCapabilities {
+        StackCapabilities {
+            tells_send_room: false,
+            fast_open: false,
+            maximum_segment: false,
+            receive_window: false,
+            urgent: false,
+            ..StackCapabilities::default()
+        }
     }
 
     pub(crate) fn capabilities(&self) -> Capabilities {

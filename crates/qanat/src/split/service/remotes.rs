@@ -12,7 +12,7 @@ use crate::split::service::remote::{Remote, RemoteFigures};
 use bytes::Bytes;
 use qanat_api::{
     Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions, ListenerId,
-    Setting, Source, TimerId, UdpSocketId,
+    Setting, Source, StackCapabilities, TimerId, UdpSocketId,
 };
 use qanat_nic::{Capabilities, Pool, Time};
 use qanat_wire::ethernet::MacAddress;
@@ -393,6 +393,11 @@ impl Commands for Remotes {
     #[cold]
     fn prepared_pool(&self) -> &Pool {
         self.first().prepared_pool()
+    }
+
+    #[cold]
+    fn stack_capabilities(&self) -> StackCapabilities {
+        self.first().stack_capabilities()
     }
 
     #[cold]

@@ -1,0 +1,3 @@
+module example.org/qanat
+
+go 1.19
