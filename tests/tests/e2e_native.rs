@@ -2,7 +2,9 @@
 //! kernel's sockets.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{House, Outcome, PATIENCE, Program, Running, eventually, native_library, qanat, scenario, workspace};
+use qanat_tests::e2e::{
+    House, Outcome, PATIENCE, Program, Running, eventually, native_library, qanat, scenario, workspace,
+};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::calls::{Qanat, qanat_end, qanat_lend, qanat_listen, qanat_next, qanat_release};
-use crate::event::EventKind;
+use crate::event::{Event, EventKind};
 use crate::status::Status;
 use qanat::Runtime;
 use std::hint::black_box;
@@ -40,11 +40,11 @@ impl EchoProgram {
     pub fn turn(&mut self) -> io::Result<u64> {
         // As a program finds them: by addresses that the compiler does not know.
         let (next, lend, release) = black_box((
-            qanat_next as unsafe extern "C" fn(_, _, _, _) -> _,
+            qanat_next as unsafe extern "C" fn(_, i64, _, *mut usize) -> _,
             qanat_lend as unsafe extern "C" fn(_, _, _, _, _, _) -> _,
             qanat_release as unsafe extern "C" fn(_, _) -> _,
         ));
-        let (mut events, mut count, mut answers) = (null(), 0, 0);
+        let (mut events, mut count, mut answers) = (null::<Event>(), 0, 0);
         // SAFETY: `self` has a `qanat` that is not ended; both places are to be written.
         checked(unsafe { next(self.qanat, 0, &raw mut events, &raw mut count) })?;
         for place in 0..count {

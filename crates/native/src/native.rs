@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::inbox::{Inbox, WAKE_TOKEN};
 use crate::memory::Loan;
 use crate::options::Options;
-use crate::place::{Place, with_runtime};
+use crate::place::{Place, PlaceError, with_runtime};
 use crate::status::Refused;
 use qanat::nic::Time;
 use qanat::{
@@ -26,7 +26,7 @@ pub struct Native {
 
 impl Native {
     /// As the options ask for it.
-    pub(crate) fn open(options: &Options, waker: &Doorbell) -> Result<Native, String> {
+    pub(crate) fn open(options: &Options, waker: &Doorbell) -> Result<Native, PlaceError> {
         let mut place = Place::open(options)?;
         place.watch_waker(waker, WAKE_TOKEN)?;
         let (spin, addresses) = (place.spin(options), place.addresses(options));

@@ -6,6 +6,7 @@ use qanat::{AreaBuffers, OwnDevice, SpinPolicy};
 use qanat_control::filter::{Ports, Service};
 use qanat_control::protocol::AreaPath;
 use qanat_nic::sockets::SocketEngineKind;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -39,6 +40,34 @@ pub(crate) enum Area {
     Daemon(AreaPath),
     /// A file or block device, all of it.
     File(PathBuf),
+}
+
+/// Why an option is refused. The texts name it, and say how it is written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OptionError {
+    /// There is none of this name.
+    #[error("`{0}` is no option of libqanat-native: docs/native.md has them")]
+    Unknown(String),
+    /// It is given too often.
+    #[error("{0}: given more than {REPEATED_MAX} times")]
+    TooMany(&'static str),
+    /// Its value means nothing.
+    #[error("{name}: `{value}`: {how}")]
+    Value {
+        /// Which option.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        how: String,
+    },
+}
+
+/// An option as it was given.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    name: &'static str,
+    value: &'a str,
 }
 
 /// What is asked for.
@@ -91,56 +120,89 @@ impl Default for Options {
     }
 }
 
-fn number<T: FromStr>(name: &str, value: &str, least: T, most: T) -> Result<T, String>
-where
-    T: PartialOrd + std::fmt::Display,
-{
-    let number = value.parse().ok().filter(|number| (&least..=&most).contains(&number));
-    number.ok_or_else(|| format!("{name}: `{value}` is no number from {least} to {most}"))
-}
-
-/// One of some words.
-fn word<T: Copy>(name: &str, value: &str, words: &[(&str, T)]) -> Result<T, String> {
-    let found = words.iter().find(|(word, _)| *word == value);
-    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
-        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        format!("{name}: `{value}` is none of {}", all.join(", "))
-    })
-}
-
-fn address(name: &str, value: &str) -> Result<(IpAddr, Option<u8>), String> {
-    if value.contains('/') {
-        let (address, length) = Address::parse_prefixed(value).map_err(|error| format!("{name}: {error}"))?;
-        return Ok((address.ip(), Some(length)));
+impl Given<'_> {
+    fn wrong(self, how: impl ToString) -> OptionError {
+        OptionError::Value { name: self.name, value: self.value.to_owned(), how: how.to_string() }
     }
-    let address: Address = value.parse().map_err(|_| format!("{name}: `{value}` is no address"))?;
-    Ok((address.ip(), None))
+
+    fn number<T: FromStr + PartialOrd + Display>(self, least: T, most: T) -> Result<T, OptionError> {
+        let number = self.value.parse().ok().filter(|number| (&least..=&most).contains(&number));
+        number.ok_or_else(|| self.wrong(format!("write a number from {least} to {most}")))
+    }
+
+    /// One of some words.
+    fn word<T: Copy>(self, words: &[(&str, T)]) -> Result<T, OptionError> {
+        let found = words.iter().find(|(word, _)| *word == self.value);
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+            let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.wrong(format!("write one of {}", all.join(", ")))
+        })
+    }
+
+    fn address(self) -> Result<(IpAddr, Option<u8>), OptionError> {
+        if self.value.contains('/') {
+            let (address, length) = Address::parse_prefixed(self.value).map_err(|error| self.wrong(error))?;
+            return Ok((address.ip(), Some(length)));
+        }
+        let address: Address = self.value.parse().map_err(|_| self.wrong("that is no address"))?;
+        Ok((address.ip(), None))
+    }
+
+    fn ports(self) -> Result<PortRange, OptionError> {
+        let service: Service = self.value.parse().map_err(|error| self.wrong(error))?;
+        if service.protocol_first != service.protocol_last || ![6, 17].contains(&service.protocol_first) {
+            return Err(self.wrong("write tcp/80, udp/53 or tcp/8000-8099"));
+        }
+        Ok(PortRange { protocol: service.protocol_first, first: service.ports.first, last: service.ports.last })
+    }
+
+    fn area(self) -> Result<Area, OptionError> {
+        let path = self.value.split_once('/').filter(|(disk, area)| !disk.is_empty() && !area.is_empty());
+        let (disk, area) = path.ok_or_else(|| self.wrong("write DISK/AREA, as `qanat disk list` has them"))?;
+        Ok(Area::Daemon(AreaPath { disk: disk.to_owned(), area: area.to_owned() }))
+    }
+
+    fn buffers(self) -> Result<AreaBuffers, OptionError> {
+        let wrong = || self.wrong("write COUNTxBYTES, as in 64x65536: bytes are a power of two");
+        let (count, bytes) = self.value.split_once('x').ok_or_else(wrong)?;
+        let count = Given { value: count, ..self }.number(1, 65_536)?;
+        let bytes: u32 = Given { value: bytes, ..self }.number(4_096, 131_072)?;
+        if bytes.is_power_of_two() { Ok(AreaBuffers { count, bytes }) } else { Err(wrong()) }
+    }
+
+    fn push<T>(self, list: &mut Vec<T>, value: T) -> Result<(), OptionError> {
+        if list.len() >= REPEATED_MAX {
+            return Err(OptionError::TooMany(self.name));
+        }
+        list.push(value);
+        Ok(())
+    }
 }
 
-fn ports(name: &str, value: &str) -> Result<PortRange, String> {
-    let service: Service = value.parse().map_err(|error| format!("{name}: {error}"))?;
-    if service.protocol_first != service.protocol_last || ![6, 17].contains(&service.protocol_first) {
-        return Err(format!("{name}: `{value}`: write tcp/80, udp/53 or tcp/8000-8099"));
-    }
-    Ok(PortRange { protocol: service.protocol_first, first: service.ports.first, last: service.ports.last })
-}
-
-fn buffers(name: &str, value: &str) -> Result<AreaBuffers, String> {
-    let wrong = || format!("{name}: `{value}`: write COUNTxBYTES, as in 64x65536");
-    let (count, bytes) = value.split_once('x').ok_or_else(wrong)?;
-    let (count, bytes) = (number(name, count, 1, 65_536)?, number(name, bytes, 4_096, 131_072)?);
-    if !u32::is_power_of_two(bytes) {
-        return Err(format!("{name}: {bytes} is no power of two"));
-    }
-    Ok(AreaBuffers { count, bytes })
-}
-
-fn push<T>(name: &str, list: &mut Vec<T>, value: T) -> Result<(), String> {
-    if list.len() >= REPEATED_MAX {
-        return Err(format!("{name}: given more than {REPEATED_MAX} times"));
-    }
-    list.push(value);
-    Ok(())
+/// The name of an option, as long as the program runs.
+fn known(name: &str) -> Option<&'static str> {
+    const NAMES: [&str; 19] = [
+        "placement",
+        "card",
+        "name",
+        "address",
+        "port",
+        "ephemeral-ports",
+        "gateway",
+        "interface",
+        "device",
+        "mtu",
+        "mss",
+        "socket",
+        "net",
+        "sockets",
+        "connections",
+        "spin",
+        "area",
+        "file",
+        "area-buffers",
+    ];
+    NAMES.into_iter().find(|known| *known == name)
 }
 
 impl Options {
@@ -148,50 +210,42 @@ impl Options {
     ///
     /// # Errors
     /// Which option is wrong, and how it is written.
-    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let name = known(name).ok_or_else(|| OptionError::Unknown(name.to_owned()))?;
+        let given = Given { name, value };
         match name {
             "placement" => {
                 let words = [("linked", Placement::Linked), ("split", Placement::Split), ("kernel", Placement::Kernel)];
-                self.placement = word(name, value, &words)?;
+                self.placement = given.word(&words)?;
             }
-            "card" => {
-                self.card = word(name, value, &[("any", Card::Any), ("daemon", Card::Daemon), ("own", Card::Own)])?;
-            }
+            "card" => self.card = given.word(&[("any", Card::Any), ("daemon", Card::Daemon), ("own", Card::Own)])?,
             "name" => self.name = Some(value.to_owned()),
-            "address" => push(name, &mut self.addresses, address(name, value)?)?,
-            "port" => push(name, &mut self.ports, ports(name, value)?)?,
-            "ephemeral-ports" => {
-                self.ephemeral_ports = Some(value.parse().map_err(|error| format!("{name}: {error}"))?);
-            }
-            "gateway" => self.gateway = Some(address(name, value)?.0),
+            "address" => given.push(&mut self.addresses, given.address()?)?,
+            "port" => given.push(&mut self.ports, given.ports()?)?,
+            "ephemeral-ports" => self.ephemeral_ports = Some(value.parse().map_err(|error| given.wrong(error))?),
+            "gateway" => self.gateway = Some(given.address()?.0),
             "interface" => self.interface = Some(value.to_owned()),
             "device" => {
                 let words = [("veth", OwnDevice::Veth), ("tap", OwnDevice::Tap), ("any", OwnDevice::TapOrVeth)];
-                self.device = word(name, value, &words)?;
+                self.device = given.word(&words)?;
             }
-            "mtu" => self.mtu = Some(number(name, value, 576, 65_535)?),
-            "mss" => self.maximum_segment = Some(number(name, value, 64, 65_495)?),
+            "mtu" => self.mtu = Some(given.number(576, 65_535)?),
+            "mss" => self.maximum_segment = Some(given.number(64, 65_495)?),
             "socket" => self.daemon = Some(value.into()),
-            "net" => push(name, &mut self.net, value.into())?,
+            "net" => given.push(&mut self.net, value.into())?,
             "sockets" => {
                 let words = [("io-uring", SocketEngineKind::Ring), ("epoll", SocketEngineKind::Poll)];
-                self.engine = Some(word(name, value, &words)?);
+                self.engine = Some(given.word(&words)?);
             }
-            "connections" => self.connections = Some(number(name, value, 1, 1 << 20)?),
+            "connections" => self.connections = Some(given.number(1, 1 << 20)?),
             "spin" => {
                 let words =
                     [("adaptive", SpinPolicy::Adaptive), ("always", SpinPolicy::Always), ("never", SpinPolicy::Never)];
-                self.spin = Some(word(name, value, &words)?);
+                self.spin = Some(given.word(&words)?);
             }
-            "area" => {
-                let wrong = || format!("area: `{value}`: write DISK/AREA, as `qanat disk list` has them");
-                let (disk, area) = value.split_once('/').ok_or_else(wrong)?;
-                let path = AreaPath { disk: disk.to_owned(), area: area.to_owned() };
-                push(name, &mut self.areas, Area::Daemon(path))?;
-            }
-            "file" => push(name, &mut self.areas, Area::File(value.into()))?,
-            "area-buffers" => self.buffers = buffers(name, value)?,
-            _ => return Err(format!("`{name}` is no option of libqanat-native: docs/native.md has them")),
+            "area" => given.push(&mut self.areas, given.area()?)?,
+            "file" => given.push(&mut self.areas, Area::File(value.into()))?,
+            _ => self.buffers = given.buffers()?,
         }
         Ok(())
     }
@@ -243,7 +297,7 @@ mod tests {
             ("colour", "blue"),
         ];
         for (name, value) in wrong {
-            let error = Options::default().set(name, value).unwrap_err();
+            let error = Options::default().set(name, value).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
         }
         let mut options = Options::default();

@@ -1,17 +1,18 @@
 //! [`Place`]: a runtime, wherever its stack is, and how the options make it.
 
 use crate::options::{Area, Card, Options, Placement};
-use qanat::control::{CardWatch, Session, default_socket};
-use qanat::disk::{DiskOptions, Uring};
-use qanat::kernel::{KernelOptions, KernelRuntime};
+use qanat::control::{CardWatch, ClientError, Session, default_socket};
+use qanat::disk::{DiskOptions, OpenError, Uring};
+use qanat::kernel::{KernelError, KernelOptions, KernelRuntime};
 use qanat::nic::{MemoryPlan, PortRange, Region};
-use qanat::split::{self, SplitOptions, SplitRuntime};
+use qanat::split::{self, SplitError, SplitOptions, SplitRuntime};
 use qanat::{
-    AttachOptions, Attachment, CardSource, DaemonArea, DaemonCard, Doorbell, OwnCard, PROTOCOL_TCP, Runtime,
-    SpinPolicy, StorageArea, WantedCard, entropy,
+    AttachError, AttachOptions, Attachment, CardSource, DaemonArea, DaemonAreaError, DaemonCard, Doorbell, OwnCard,
+    PROTOCOL_TCP, Runtime, SpinPolicy, StorageArea, WantedCard, entropy,
 };
 use qanat_control::filter::Ports;
 use qanat_control::protocol::StackWish;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ const ADDRESS: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), 24);
 /// A runtime, wherever its stack is.
 pub(crate) enum Place {
     /// The card is there as long as this is.
-    Linked(Box<Runtime>, Option<Attachment>),
+    Linked(Box<Runtime>, Option<Box<Attachment>>),
     Split(Box<SplitRuntime>),
     Kernel(Box<KernelRuntime>),
 }
@@ -40,18 +41,64 @@ macro_rules! with_runtime {
 }
 pub(crate) use with_runtime;
 
-fn text(error: impl ToString) -> String {
-    error.to_string()
+/// Why there is no stack, or no area. The texts are for the user, with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    /// An address has no prefix.
+    #[error("address: `{0}`: write it with its prefix length, as in {0}/24")]
+    NoLength(IpAddr),
+    /// Options that do not go together.
+    #[error("{0}")]
+    Mixture(&'static str),
+    /// There is no card.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The daemon.
+    #[error(transparent)]
+    Daemon(#[from] ClientError),
+    /// It has none.
+    #[error(
+        "the daemon has no net cores: give it some ([net] cores of its policy), or name one (`qanat net`) by the option `net`"
+    )]
+    NoNetCores,
+    /// A net core can't be used.
+    #[error("{which}: {error}")]
+    NetCore {
+        /// Which.
+        which: String,
+        /// Why.
+        error: SplitError,
+    },
+    /// The kernel.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// An area of the daemon's.
+    #[error(transparent)]
+    Area(#[from] DaemonAreaError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// Something that the process lacks.
+    #[error("{what}: {error}; raise the process's limits (`ulimit -n`, `ulimit -l`)")]
+    Lacks {
+        /// What for.
+        what: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+fn lacks(what: &'static str) -> impl Fn(io::Error) -> PlaceError {
+    move |error| PlaceError::Lacks { what, error }
 }
 
 /// The addresses of a card, with their prefixes.
-fn prefixed(options: &Options) -> Result<Vec<(IpAddr, u8)>, String> {
+fn prefixed(options: &Options) -> Result<Vec<(IpAddr, u8)>, PlaceError> {
     if options.addresses.is_empty() {
         return Ok(vec![ADDRESS]);
     }
     let with_length = |(address, length): &(IpAddr, Option<u8>)| {
-        let whole = length.map(|length| (*address, length));
-        whole.ok_or_else(|| format!("address: `{address}`: write it with its prefix length, as in {address}/24"))
+        length.map(|length| (*address, length)).ok_or(PlaceError::NoLength(*address))
     };
     options.addresses.iter().map(with_length).collect()
 }
@@ -61,10 +108,10 @@ fn daemon(options: &Options) -> PathBuf {
 }
 
 /// What card is to be had.
-fn attach_options(options: &Options) -> Result<AttachOptions, String> {
+fn attach_options(options: &Options) -> Result<AttachOptions, PlaceError> {
     let addresses = prefixed(options)?;
     let Some(((address, length), more)) = addresses.split_first() else {
-        return Err("address: there is none".to_owned());
+        return Err(PlaceError::Mixture("address: there is none"));
     };
     let mut attach = AttachOptions::new(*address, *length);
     attach.more_addresses = more.to_vec();
@@ -80,7 +127,9 @@ fn attach_options(options: &Options) -> Result<AttachOptions, String> {
     let socket = daemon(options);
     attach.source = match (&options.interface, options.card) {
         (Some(_), Card::Daemon) => {
-            return Err("interface: the daemon's cards are new ones: leave out `card` or `interface`".to_owned());
+            return Err(PlaceError::Mixture(
+                "interface: the daemon's cards are new ones: leave out `card` or `interface`",
+            ));
         }
         (Some(interface), _) => CardSource::interface(interface, None),
         (None, Card::Daemon) => of_daemon(options, socket),
@@ -112,15 +161,15 @@ fn name(options: &Options) -> String {
     options.name.clone().unwrap_or_else(own)
 }
 
-fn linked(options: &Options) -> Result<Place, String> {
-    if let Some(net) = options.net.first() {
-        return Err(format!("net: {} is for the split placement", net.display()));
+fn linked(options: &Options) -> Result<Place, PlaceError> {
+    if !options.net.is_empty() {
+        return Err(PlaceError::Mixture("net: it is for the placement `split`"));
     }
-    let attachment = Attachment::open(&attach_options(options)?).map_err(text)?;
+    let attachment = Attachment::open(&attach_options(options)?)?;
     let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let plan = MemoryPlan { frame_size, ..MemoryPlan::default() };
-    let queue = attachment.open_queue(0, plan).map_err(text)?;
-    let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let queue = attachment.open_queue(0, plan)?;
+    let seed = entropy().map_err(lacks("entropy"))?;
     let mut config = attachment.config().clone();
     if let Some(Ports { first, last }) = options.ephemeral_ports {
         config.ephemeral_ports = first..=last;
@@ -128,13 +177,13 @@ fn linked(options: &Options) -> Result<Place, String> {
     config.connections_max = options.connections.unwrap_or(config.connections_max);
     let mut runtime = Runtime::new(Box::new(queue), config, seed);
     if let Some(vnic) = attachment.vnic() {
-        let watch = CardWatch::start(vnic).map_err(|error| format!("watch the card: {error}"))?;
-        runtime.watch_card(&Arc::new(watch)).map_err(|error| format!("watch the card: {error}"))?;
+        let watch = CardWatch::start(vnic).map_err(lacks("a watch over the card"))?;
+        runtime.watch_card(&Arc::new(watch)).map_err(lacks("a watch over the card"))?;
     }
-    Ok(Place::Linked(Box::new(runtime), Some(attachment)))
+    Ok(Place::Linked(Box::new(runtime), Some(Box::new(attachment))))
 }
 
-fn on_net_cores(options: &Options) -> Result<Place, String> {
+fn on_net_cores(options: &Options) -> Result<Place, PlaceError> {
     let mut wish = SplitOptions::new(&name(options));
     wish.connections_max = options.connections.unwrap_or(wish.connections_max);
     wish.ephemeral_ports = options.ephemeral_ports.map(|Ports { first, last }| first..=last);
@@ -143,39 +192,39 @@ fn on_net_cores(options: &Options) -> Result<Place, String> {
         let attach = AttachOptions { source: of_daemon(options, socket.clone()), ..attach_options(options)? };
         let stack =
             StackWish { gateway: options.gateway, maximum_segment: options.maximum_segment, ..StackWish::default() };
-        let found = split::daemons_net_core(&socket, attach.vnic_wish(), stack).map_err(text)?;
-        let connector = found.ok_or_else(|| {
-            "the daemon has no net cores: give it some ([net] cores of its policy), or name one (`qanat net`) by the option `net`"
-                .to_owned()
-        })?;
+        let found = split::daemons_net_core(&socket, attach.vnic_wish(), stack)?;
+        let connector = found.ok_or(PlaceError::NoNetCores)?;
         vec![(connector, None)]
     } else {
         let first = options.addresses.first().map(|(address, _)| *address);
         options.net.iter().map(|path| (SplitRuntime::at(path.clone()), first)).collect()
     };
-    Ok(Place::Split(Box::new(SplitRuntime::attach_all(connectors, wish).map_err(text)?)))
+    let named = |path: &PathBuf| format!("net: {}", path.display());
+    let which = options.net.first().map_or_else(|| "the daemon's net core".to_owned(), named);
+    let attached = SplitRuntime::attach_all(connectors, wish);
+    Ok(Place::Split(Box::new(attached.map_err(|error| PlaceError::NetCore { which, error })?)))
 }
 
-fn over_kernel(options: &Options) -> Result<Place, String> {
+fn over_kernel(options: &Options) -> Result<Place, PlaceError> {
     let mut wish = KernelOptions::new(options.ports.clone());
     wish.addresses = options.addresses.iter().map(|(address, _)| *address).collect();
     wish.connections_max = options.connections.unwrap_or(wish.connections_max);
     wish.engine = options.engine;
-    Ok(Place::Kernel(Box::new(KernelRuntime::over_kernel(wish).map_err(text)?)))
+    Ok(Place::Kernel(Box::new(KernelRuntime::over_kernel(wish)?)))
 }
 
 /// An area, opened.
-fn open_area(area: &Area, options: &Options) -> Result<StorageArea, String> {
+fn open_area(area: &Area, options: &Options) -> Result<StorageArea, PlaceError> {
     let buffers = options.buffers;
     match area {
         // Commands of an area that is lost end with ENODEV until it is back: that is how a program hears of it.
-        Area::Daemon(path) => DaemonArea::open(daemon(options), path.clone(), buffers, Arc::new(|_| {})).map_err(text),
+        Area::Daemon(path) => Ok(DaemonArea::open(daemon(options), path.clone(), buffers, Arc::new(|_| {}))?),
         Area::File(path) => {
-            let memory = |error| format!("memory for buffers: {error}");
-            let region = Region::new(buffers.count, buffers.bytes).map_err(memory)?;
-            let pool = region.pool(buffers.count).ok_or("memory for buffers: there is none")?;
+            let memory = lacks("memory for buffers");
+            let region = Region::new(buffers.count, buffers.bytes).map_err(&memory)?;
+            let pool = region.pool(buffers.count).ok_or_else(|| memory(io::ErrorKind::OutOfMemory.into()))?;
             let wish = DiskOptions { depth: buffers.depth(), ..DiskOptions::default() };
-            let disk = Uring::open(path, wish, &[region]).map_err(text)?;
+            let disk = Uring::open(path, wish, &[region])?;
             Ok(StorageArea::new(Box::new(disk), pool))
         }
     }
@@ -183,7 +232,7 @@ fn open_area(area: &Area, options: &Options) -> Result<StorageArea, String> {
 
 impl Place {
     /// Makes the runtime that the options ask for, with its areas.
-    pub(crate) fn open(options: &Options) -> Result<Place, String> {
+    pub(crate) fn open(options: &Options) -> Result<Place, PlaceError> {
         let mut place = match options.placement {
             Placement::Linked => linked(options)?,
             Placement::Split => on_net_cores(options)?,
@@ -197,9 +246,9 @@ impl Place {
     }
 
     /// Has the program's `waker` be heard.
-    pub(crate) fn watch_waker(&mut self, waker: &Doorbell, token: u64) -> Result<(), String> {
+    pub(crate) fn watch_waker(&mut self, waker: &Doorbell, token: u64) -> Result<(), PlaceError> {
         let watched = with_runtime!(self, runtime => runtime.watch(waker.as_fd(), token));
-        watched.map_err(|error| format!("a doorbell: {error}"))
+        watched.map_err(lacks("a doorbell"))
     }
 
     /// When it sleeps. To poll the kernel for a while would be system calls in vain.

@@ -75,6 +75,11 @@ pub(super) fn check(file: &Path, head: &str, found: &Counts, has_counts: bool) {
     assert!(gone.is_empty(), "{head} These do not any more, so take them from {}: {gone:#?}", file.display());
 }
 
+/// Lines that are found and not listed, and the other way round.
+pub(super) fn added_and_gone(listed: &BTreeSet<String>, found: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
+    (found.difference(listed).cloned().collect(), listed.difference(found).cloned().collect())
+}
+
 /// What is listed in `file`.
 pub(super) fn listed(file: &Path) -> Counts {
     parse(&fs::read_to_string(file).expect("the list"))

@@ -8,6 +8,7 @@
 //! * [`ratchets`]: errors that are texts, reasons for unsafe code that give none
 //! * [`duplicates`]: what two files have in common
 //! * [`documents`]: nothing is left for later, and documents speak of what is there
+//! * [`public_api`]: what the crates that can be published offer
 //! * [`lists`]: what breaks a rule today, in lists that may only shrink
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod layers;
 mod lengths;
 mod lists;
 mod programs;
+mod public_api;
 mod ratchets;
 mod repository;
 mod rooms;

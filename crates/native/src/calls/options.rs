@@ -23,7 +23,7 @@ pub unsafe extern "C" fn qanat_options_set(options: *mut Options, name: *const c
         let options = unsafe { options.as_mut() }.ok_or(Refused::Argument("options: a null pointer"))?;
         // SAFETY: the same.
         let (name, value) = unsafe { (text(name, "name: no text")?, text(value, "value: no text")?) };
-        options.0.set(name, value).map_err(Refused::Failed)
+        options.0.set(name, value).map_err(|error| Refused::Failed(error.to_string()))
     };
     match set() {
         Ok(()) => Status::Ok,

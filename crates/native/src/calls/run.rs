@@ -6,6 +6,7 @@ use crate::address::Address;
 use crate::event::Event;
 use crate::native::Native;
 use crate::options::Options as Asked;
+use crate::place::PlaceError;
 use crate::status::{Refused, Status};
 use qanat::{CommandError, Commands, Doorbell};
 use std::os::fd::BorrowedFd;
@@ -20,8 +21,8 @@ pub unsafe extern "C" fn qanat_start(options: *const Options, qanat: *mut *mut Q
     }
     // SAFETY: the program's promise, as the module says.
     let options = unsafe { options.as_ref() }.map_or_else(Asked::default, |options| options.0.clone());
-    let started = || -> Result<Box<Qanat>, String> {
-        let waker = Doorbell::new().map_err(|error| format!("a doorbell: {error}"))?;
+    let started = || -> Result<Box<Qanat>, PlaceError> {
+        let waker = Doorbell::new().map_err(|error| PlaceError::Lacks { what: "a doorbell", error })?;
         Ok(Qanat::new(Native::open(&options, &waker)?, waker))
     };
     match started() {
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn qanat_start(options: *const Options, qanat: *mut *mut Q
         Err(why) => {
             // SAFETY: the same.
             unsafe { put(qanat, std::ptr::null_mut()) };
-            Refused::Failed(why).status()
+            Refused::Failed(why.to_string()).status()
         }
     }
 }
