@@ -74,6 +74,7 @@ uninstall: ## takes away what `make install` put there; the policy in /etc/qanat
 	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%)
 	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat $(DESTDIR)$(PREFIX)/lib/libqanat-native.so*
 	rm -f $(DESTDIR)$(PREFIX)/include/qanat-native.h $(DESTDIR)$(PREFIX)/lib/pkgconfig/qanat-native.pc
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 	rm -f $(DESTDIR)$(PREFIX)/lib/sysusers.d/qanat.conf
 	for page in $(MANUALS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/qanat-*.1

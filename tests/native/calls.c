@@ -91,6 +91,11 @@ static int dial(const char *ip, int port) {
     return made;
 }
 
+static void *dials(void *into) {
+    *(int *)into = dial(own, 7100);
+    return NULL;
+}
+
 static void refusals(void) {
     qanat_options *options = qanat_options_new();
     SURE(qanat_version() == QANAT_VERSION);
@@ -105,13 +110,19 @@ static void refusals(void) {
     qanat *none = (qanat *)&options;
     SURE(qanat_start(options, &none) == QANAT_STATUS_FAILED && !none);
     SURE(strstr(qanat_last_error(), "/nowhere/disk"));
+    SURE(qanat_options_set(options, "gateway", "10.0.0.1") == OK);
+    SURE(qanat_start(options, &none) == QANAT_STATUS_FAILED && strstr(qanat_last_error(), "gateway"));
     qanat_options_free(options);
     qanat_options_free(NULL);
     SURE(qanat_start(NULL, NULL) == QANAT_STATUS_INVALID);
     qanat_address address;
     SURE(qanat_address_parse("10.0.0.1", &address) == QANAT_STATUS_INVALID);
     SURE(qanat_address_parse(NULL, &address) == QANAT_STATUS_INVALID);
-    SURE(qanat_next(NULL, 0, NULL, NULL) == QANAT_STATUS_INVALID);
+    const qanat_event *events;
+    size_t number;
+    SURE(qanat_next(NULL, 0, &events, &number) == QANAT_STATUS_INVALID);
+    SURE(qanat_address_parse("10.0.0.1:80", NULL) == QANAT_STATUS_INVALID);
+    SURE(qanat_address_parse("[fe80::1%3]:80", &address) == QANAT_STATUS_INVALID);
     SURE(qanat_release(NULL, 1) == QANAT_STATUS_INVALID);
     SURE(qanat_end(NULL) == OK);
     qanat_wake(NULL);
@@ -129,10 +140,20 @@ static void *of_another_thread(void *unused) {
     return NULL;
 }
 
+static void *writes(void *end) {
+    usleep(50 * 1000);
+    SURE(write(*(int *)end, "x", 1) == 1);
+    return NULL;
+}
+
 static void timers_bells_and_threads(void) {
     const qanat_event *events = (const qanat_event *)&q;
     size_t count = 7;
     uint64_t before, after, timer;
+    SURE(qanat_next(q, 0, NULL, &count) == QANAT_STATUS_INVALID && qanat_now(q, NULL) == QANAT_STATUS_INVALID);
+    SURE(qanat_next(q, 0, &events, &count) == OK && count == 0 && !events);
+    /* The time that a timer counts from is that of the call, however long the program has been away. */
+    usleep(40 * 1000);
     SURE(qanat_now(q, &before) == OK);
     SURE(qanat_set_timer(q, 20 * 1000 * 1000, 42, &timer) == OK);
     SURE(qanat_next(q, 0, &events, &count) == OK && count == 0);
@@ -152,6 +173,18 @@ static void timers_bells_and_threads(void) {
     SURE(qanat_unwatch(q, 9) == OK);
     while (qanat_next(q, 0, &events, &count) == OK && count > 0)
         continue;
+    /* Another one, which has the number that the first had within the library. */
+    int others[2];
+    SURE(pipe(others) == 0 && qanat_watch(q, others[0], 10) == OK);
+    pthread_t writer;
+    SURE(pthread_create(&writer, NULL, writes, &others[1]) == 0);
+    SURE(next_of(QANAT_EVENT_READABLE).token == 10);
+    pthread_join(writer, NULL);
+    /* Told by a loop that never waits, too. */
+    do
+        SURE(qanat_next(q, 0, &events, &count) == OK);
+    while (count == 0);
+    SURE(events[0].kind == QANAT_EVENT_READABLE && qanat_unwatch(q, 10) == OK);
 
     pthread_t thread;
     SURE(pthread_create(&thread, NULL, of_another_thread, NULL) == 0);
@@ -203,6 +236,8 @@ static void a_server(void) {
     SURE(qanat_block_seal(q, event.memory, 1) == QANAT_STATUS_INVALID);
     SURE(qanat_send_block(q, connection, event.memory) == QANAT_STATUS_INVALID);
     SURE(qanat_write(q, 0, 0, event.memory, 8, 1, 1) == QANAT_STATUS_INVALID);
+    uint8_t *received;
+    SURE(qanat_writable(q, event.memory, 8, &received) == QANAT_STATUS_INVALID);
     SURE(qanat_release(q, event.memory) == OK && qanat_release(q, event.memory) == QANAT_STATUS_STALE);
     SURE(qanat_release(q, 0) == QANAT_STATUS_STALE);
 
@@ -266,9 +301,12 @@ static void a_client(void) {
     SURE(qanat_connect(q, &to, NULL, 9, &connection) == QANAT_STATUS_INVALID);
     if (qanat_has(q, QANAT_CAPABILITY_FAST_OPEN) != OK)
         SURE(qanat_connect(q, &to, NULL, QANAT_FAST_OPEN_WITH_COOKIE, &connection) == QANAT_STATUS_UNSUPPORTED);
+    SURE(qanat_connect(q, &to, NULL, QANAT_FAST_OPEN_NO, NULL) == QANAT_STATUS_INVALID);
     SURE(qanat_connect(q, &to, NULL, QANAT_FAST_OPEN_NO, &connection) == OK);
+    /* It leaves when the connection is established. */
+    SURE(qanat_send(q, connection, (const uint8_t *)"hel", 3) == OK);
     SURE(next_of(QANAT_EVENT_CONNECTED).object == connection);
-    SURE(qanat_send(q, connection, (const uint8_t *)"hello", 5) == OK);
+    SURE(qanat_send(q, connection, (const uint8_t *)"lo", 2) == OK);
     qanat_event event = next_of(QANAT_EVENT_DATA);
     SURE(event.length == 8 && memcmp(event.data, "well met", 8) == 0);
     SURE(qanat_release(q, event.memory) == OK);
@@ -330,6 +368,11 @@ static void an_area(void) {
         SURE(qanat_release(q, blocks[i].memory) == OK);
     memset(blocks[0].data, 'a', 4096);
     SURE(qanat_write(q, 0, 4096, blocks[0].memory, 8192, 1, 5) == QANAT_STATUS_TOO_LONG);
+    SURE(qanat_write(q, 7, 4096, blocks[0].memory, 4096, 1, 5) == QANAT_STATUS_STALE);
+    qanat_block longer;
+    SURE(qanat_block_new(q, 16384, &longer) == OK && longer.length >= 16384);
+    SURE(qanat_write(q, 0, 0, longer.memory, 16384, 1, 5) == QANAT_STATUS_TOO_LONG);
+    SURE(qanat_release(q, longer.memory) == OK);
     SURE(qanat_write(q, 0, 4096, blocks[0].memory, 4096, 1, 5) == OK);
     SURE(qanat_release(q, blocks[0].memory) == QANAT_STATUS_STALE);
     qanat_event event = next_of(QANAT_EVENT_WRITTEN);
@@ -356,6 +399,46 @@ static void an_area(void) {
     SURE(qanat_read(q, 0, 0, 1 << 20, 11) == QANAT_STATUS_TOO_LONG);
 }
 
+static int ended;
+
+static void at_the_end(void *state) {
+    (void)state;
+    SURE(qanat_set_timer(q, 1, 1, NULL) == QANAT_STATUS_BUSY && qanat_end(q) == QANAT_STATUS_BUSY);
+    ended++;
+}
+
+static void *listens_to_the_end(void *dialled) {
+    char heard[4096];
+    ssize_t some;
+    while ((some = read(*(int *)dialled, heard, sizeof heard)) > 0)
+        continue;
+    /* It was not closed in order, and the peer is told so. */
+    SURE(some < 0 && errno == ECONNRESET);
+    return NULL;
+}
+
+/* With a connection that is open, and bytes that nobody has acknowledged. */
+static void an_end(void) {
+    qanat_address local = at("0.0.0.0", 7100);
+    SURE(qanat_listen(q, &local, 0, NULL) == OK);
+    static int dialled;
+    pthread_t dials_up, thread;
+    SURE(pthread_create(&dials_up, NULL, dials, &dialled) == 0);
+    uint64_t connection = next_of(QANAT_EVENT_ACCEPTED).object;
+    pthread_join(dials_up, NULL);
+    static uint8_t much[1 << 20];
+    for (int i = 0; i < 16; i++)
+        SURE(qanat_lend(q, connection, much, sizeof much, at_the_end, NULL) == OK);
+    const qanat_event *events;
+    size_t count;
+    SURE(qanat_next(q, 0, &events, &count) == OK);
+    SURE(qanat_end(q) == OK);
+    SURE(ended == 16);
+    SURE(pthread_create(&thread, NULL, listens_to_the_end, &dialled) == 0);
+    pthread_join(thread, NULL);
+    close(dialled);
+}
+
 int main(int count, char **arguments) {
     SURE(count >= 4);
     own = arguments[1];
@@ -378,7 +461,7 @@ int main(int count, char **arguments) {
     a_client();
     datagrams();
     an_area();
-    SURE(qanat_end(q) == OK);
+    an_end();
     puts("all calls did what the header says");
     return 0;
 }

@@ -164,8 +164,11 @@ fn every_call_does_what_the_header_says() {
         let told = "all calls did what the header says\n";
         for engine in ["io-uring", "epoll"] {
             // An area of a disk takes io_uring of its own; sockets take what they are told.
-            let words = ["127.0.0.1", "127.0.0.1", &disk, "placement=kernel", &format!("sockets={engine}")];
-            assert_eq!(with_library(&calls).arguments(words).succeeds().text(), told);
+            for spin in ["never", "always"] {
+                let (engine, spin) = (format!("sockets={engine}"), format!("spin={spin}"));
+                let words = ["127.0.0.1", "127.0.0.1", &disk, "placement=kernel", &engine, &spin];
+                assert_eq!(with_library(&calls).arguments(words).succeeds().text(), told);
+            }
         }
         for device in ["veth", "tap"] {
             let words =

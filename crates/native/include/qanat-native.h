@@ -19,38 +19,11 @@
 // A value that is none: for `qanat_set`.
 #define QANAT_NONE UINT64_MAX
 
-// How a call went: 0, or less than 0 if it was refused.
-typedef enum qanat_status {
-    // It was done, or has begun.
-    QANAT_STATUS_OK = 0,
-    // The object that a handle means is gone: it was closed or released, or has ended.
-    QANAT_STATUS_STALE = -1,
-    // A limit is reached: connections, bytes that wait to be sent, requests or buffers of an area, timers. Again after some events.
-    QANAT_STATUS_FULL = -2,
-    // The address or port is in use.
-    QANAT_STATUS_IN_USE = -3,
-    // Not one of one's own addresses, or there is no way to the peer.
-    QANAT_STATUS_UNREACHABLE = -4,
-    // The sending side is shut down.
-    QANAT_STATUS_NOT_SENDING = -5,
-    // This placement does not have it.
-    QANAT_STATUS_UNSUPPORTED = -6,
-    // Longer than the protocol, the buffer or the device allows.
-    QANAT_STATUS_TOO_LONG = -7,
-    // An argument can't be: a null pointer, a number that means nothing, memory of another kind. `qanat_last_error` says which.
-    QANAT_STATUS_INVALID = -8,
-    // The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than
-    // `qanat_start`.
-    QANAT_STATUS_BUSY = -9,
-    // It can't be had, or can't go on. `qanat_last_error` says why, and the remedy.
-    QANAT_STATUS_FAILED = -10,
-} qanat_status;
-
 // What happened.
 typedef enum qanat_event_kind {
-    // A peer has connected. `object`: the connection; `token`: the listener; `address`: the peer.
+    // A peer has connected. `object`: the connection, which begins with this; `token`: the listener; `address`: the peer.
     QANAT_EVENT_ACCEPTED = 1,
-    // A connection of one's own is established. `object`: the connection.
+    // A connection of one's own is established. `object`: the connection, which began with `qanat_connect`.
     QANAT_EVENT_CONNECTED = 2,
     // The next bytes of a connection, in `data`; they are lent by `memory`. Until that is released the peer may send so much less.
     QANAT_EVENT_DATA = 3,
@@ -67,8 +40,8 @@ typedef enum qanat_event_kind {
     QANAT_EVENT_DATAGRAM = 8,
     // A timer. `object`: the timer, which is gone; `token`: as it was set.
     QANAT_EVENT_TIMER = 9,
-    // Somebody else has the address `address`: it is not used any more. `token`: the Ethernet address of that host, its first byte
-    // highest of six.
+    // Somebody else has the address `address`: it is not used any more, and the next `qanat_next` fails. `token`: the Ethernet address of
+    // that host, its first byte highest of six.
     QANAT_EVENT_ADDRESS_CONFLICT = 10,
     // The descriptor that is watched with `token` is readable. It is told again until it is not.
     QANAT_EVENT_READABLE = 11,
@@ -148,11 +121,41 @@ typedef enum qanat_capability {
     QANAT_CAPABILITY_ADDRESS_CONFLICTS = 4,
 } qanat_capability;
 
+// How a call went.
+typedef enum qanat_status_code {
+    // It was done, or has begun.
+    QANAT_STATUS_OK = 0,
+    // The object that a handle means is gone: it was closed or released, or has ended.
+    QANAT_STATUS_STALE = -1,
+    // A limit is reached: connections, bytes that wait to be sent, requests or buffers of an area, timers. Again after some events.
+    QANAT_STATUS_FULL = -2,
+    // The address or port is in use.
+    QANAT_STATUS_IN_USE = -3,
+    // Not one of one's own addresses, or there is no way to the peer.
+    QANAT_STATUS_UNREACHABLE = -4,
+    // The sending side is shut down.
+    QANAT_STATUS_NOT_SENDING = -5,
+    // This placement does not have it.
+    QANAT_STATUS_UNSUPPORTED = -6,
+    // Longer than the protocol, the buffer or the device allows.
+    QANAT_STATUS_TOO_LONG = -7,
+    // An argument is wrong: a null pointer, a number that means nothing, memory of another kind. `qanat_last_error` says which.
+    QANAT_STATUS_INVALID = -8,
+    // The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than
+    // `qanat_start`.
+    QANAT_STATUS_BUSY = -9,
+    // It can't be started, or can't go on. `qanat_last_error` says why, and the remedy.
+    QANAT_STATUS_FAILED = -10,
+} qanat_status_code;
+
 // What is asked for before the start.
 typedef struct qanat_options qanat_options;
 
 // A program's stack, wherever that is.
 typedef struct qanat qanat;
+
+// How a call went: a `qanat_status_code`. 0 is good; what is less than 0 was refused.
+typedef int32_t qanat_status;
 
 // An IP address and a port.
 typedef struct qanat_address {
@@ -168,8 +171,8 @@ typedef struct qanat_address {
 
 // An event. What a kind says nothing of is 0.
 typedef struct qanat_event {
-    // What happened.
-    enum qanat_event_kind kind;
+    // What happened: a `qanat_event_kind`. There may be more kinds in a newer library.
+    uint32_t kind;
     // How it went.
     int32_t status;
     // Whom it is about: a connection, a socket, a timer, an area.
@@ -217,12 +220,6 @@ typedef struct qanat_geometry {
     uint8_t reserved[7];
 } qanat_geometry;
 
-// All of them.
-#define qanat_close_reason_ALL { qanat_close_reason_Finished, qanat_close_reason_ResetByPeer, qanat_close_reason_Aborted, qanat_close_reason_TimedOut, qanat_close_reason_Refused, qanat_close_reason_Unreachable, qanat_close_reason_NetworkUnreachable, qanat_close_reason_ProtocolUnreachable, qanat_close_reason_Prohibited, qanat_close_reason_HopLimitExceeded, }
-
-// All of them.
-#define qanat_status_ALL { qanat_status_Ok, qanat_status_Stale, qanat_status_Full, qanat_status_InUse, qanat_status_Unreachable, qanat_status_NotSending, qanat_status_Unsupported, qanat_status_TooLong, qanat_status_Invalid, qanat_status_Busy, qanat_status_Failed, }
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -241,36 +238,36 @@ const char *qanat_close_reason_text(int32_t reason);
 const char *qanat_last_error(void);
 
 // Reads an address and port: `10.77.0.2:80`, `[fd77::2]:80`.
-enum qanat_status qanat_address_parse(const char *written, struct qanat_address *address);
+qanat_status qanat_address_parse(const char *written, struct qanat_address *address);
 
 // Writes an address and port into `size` bytes, with a zero byte at its end: 64 are always enough.
-enum qanat_status qanat_address_text(const struct qanat_address *address, char *text, size_t size);
+qanat_status qanat_address_text(const struct qanat_address *address, char *text, size_t size);
 
 // New options: a card of the daemon's if one listens, else one of the program's own, which takes root; at 10.77.0.2/24. Freed by
 // `qanat_options_free`.
 struct qanat_options *qanat_options_new(void);
 
 // Sets an option by its name, or adds to one that may be repeated. docs/native.md has them all.
-enum qanat_status qanat_options_set(struct qanat_options *options, const char *name, const char *value);
+qanat_status qanat_options_set(struct qanat_options *options, const char *name, const char *value);
 
 // Frees options. A null pointer is good.
 void qanat_options_free(struct qanat_options *options);
 
 // Starts a stack where the options say. A null pointer for the usual options. `*qanat` is to be used by this thread only, and ended by
-// `qanat_end`. Several may be started, each by a thread of its own.
-enum qanat_status qanat_start(const struct qanat_options *options,
-                              struct qanat **qanat);
+// `qanat_end`, before the thread ends. Several may be started, each by a thread of its own.
+qanat_status qanat_start(const struct qanat_options *options,
+                         struct qanat **qanat);
 
 // Takes turns until something happens. `*events` are `*count` events, in order, and good until the next call of this function. They are
 // waited for `patience_ns` nanoseconds at most: 0 does not wait, less than 0 waits without end. If nothing has happened by then, there
 // are none, and the status is QANAT_STATUS_OK. What was commanded since the last call is sent first.
 //
-// QANAT_STATUS_FAILED: the card, the interface or every net core is gone, with all connections. Nothing more comes then: end it, and
-// start anew.
-enum qanat_status qanat_next(struct qanat *qanat,
-                             int64_t patience_ns,
-                             const struct qanat_event **events,
-                             size_t *count);
+// QANAT_STATUS_FAILED: the card, the interface or every net core is gone, with all connections, or somebody else has an own address. Nothing
+// more comes then: end it, and start anew.
+qanat_status qanat_next(struct qanat *qanat,
+                        int64_t patience_ns,
+                        const struct qanat_event **events,
+                        size_t *count);
 
 // Has `qanat_next` return with QANAT_EVENT_WOKEN. It may be called from any thread, and from a signal handler, as long as `qanat` has not been
 // ended.
@@ -278,177 +275,175 @@ void qanat_wake(const struct qanat *qanat);
 
 // Has `qanat_next` tell of QANAT_EVENT_READABLE with `token` as long as the descriptor is readable: the program reads it. The
 // descriptor may be closed afterwards; `qanat_unwatch` ends the watch.
-enum qanat_status qanat_watch(struct qanat *qanat,
-                              int32_t descriptor,
-                              uint64_t token);
+qanat_status qanat_watch(struct qanat *qanat,
+                         int32_t descriptor,
+                         uint64_t token);
 
 // Ends the watch over all that was given with `token`.
-enum qanat_status qanat_unwatch(struct qanat *qanat, uint64_t token);
+qanat_status qanat_unwatch(struct qanat *qanat, uint64_t token);
 
 // Nanoseconds by the clock that timers go by. It has no date.
-enum qanat_status qanat_now(struct qanat *qanat, uint64_t *nanoseconds);
+qanat_status qanat_now(struct qanat *qanat, uint64_t *nanoseconds);
 
 // The `index`th address that the stack has, from 0 on; its port is 0. QANAT_STATUS_STALE: there are fewer. With the kernel
 // placement these are the addresses of the options; none means all of the machine's.
-enum qanat_status qanat_address_at(struct qanat *qanat,
-                                   size_t index,
-                                   struct qanat_address *address);
+qanat_status qanat_address_at(struct qanat *qanat,
+                              size_t index,
+                              struct qanat_address *address);
 
 // Sets a timer: QANAT_EVENT_TIMER with `token` follows after so many nanoseconds. `timer` may be null.
-enum qanat_status qanat_set_timer(struct qanat *qanat, uint64_t after_ns, uint64_t token, uint64_t *timer);
+qanat_status qanat_set_timer(struct qanat *qanat, uint64_t after_ns, uint64_t token, uint64_t *timer);
 
 // Forgets a timer. QANAT_STATUS_STALE: it is not pending any more.
-enum qanat_status qanat_cancel_timer(struct qanat *qanat, uint64_t timer);
+qanat_status qanat_cancel_timer(struct qanat *qanat, uint64_t timer);
 
 // Whether this placement of the stack has a `qanat_capability`. QANAT_STATUS_UNSUPPORTED: it does not.
-enum qanat_status qanat_has(struct qanat *qanat, uint32_t capability);
+qanat_status qanat_has(struct qanat *qanat, uint32_t capability);
 
-// Sends what was commanded, and frees everything: card, areas, connections, which are reset unless they were closed before and have ended.
-// Memory that was lent may not be touched any more. A null pointer is good. QANAT_STATUS_BUSY: from another thread, or from within
+// Resets all connections that have not ended, and frees everything: card, areas, connections. A connection that was closed and has not
+// ended yet is reset, too: what it had left to send is lost, so wait for its QANAT_EVENT_CLOSED first. Memory that was lent to the program may
+// not be touched any more; what the program has lent is released. A null pointer is good. QANAT_STATUS_BUSY: from another thread, or from within
 // another call; nothing is freed.
-enum qanat_status qanat_end(struct qanat *qanat);
+qanat_status qanat_end(struct qanat *qanat);
 
 // Accepts connections at an own address and port (`0.0.0.0`: all of IPv4). QANAT_EVENT_ACCEPTED tells of each. `backlog`: half-open
 // connections at most; 0: only the stack's limit. `listener` may be null.
-enum qanat_status qanat_listen(struct qanat *qanat,
-                               const struct qanat_address *local,
-                               size_t backlog,
-                               uint64_t *listener);
+qanat_status qanat_listen(struct qanat *qanat,
+                          const struct qanat_address *local,
+                          size_t backlog,
+                          uint64_t *listener);
 
 // Stops accepting. Connections that were accepted go on.
-enum qanat_status qanat_close_listener(struct qanat *qanat, uint64_t listener);
+qanat_status qanat_close_listener(struct qanat *qanat, uint64_t listener);
 
-// Connects to a peer. QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
+// Connects to a peer. The connection begins here; QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
 // `qanat_fast_open`. What is sent before the connection is established leaves when it is.
-enum qanat_status qanat_connect(struct qanat *qanat,
-                                const struct qanat_address *peer,
-                                const struct qanat_address *local,
-                                uint32_t fast_open,
-                                uint64_t *connection);
+qanat_status qanat_connect(struct qanat *qanat,
+                           const struct qanat_address *peer,
+                           const struct qanat_address *local,
+                           uint32_t fast_open,
+                           uint64_t *connection);
 
 // Resets a connection that was just accepted.
-enum qanat_status qanat_refuse(struct qanat *qanat, uint64_t connection);
+qanat_status qanat_refuse(struct qanat *qanat, uint64_t connection);
 
 // Sends bytes after those that were given before. They are copied: the program may change its own at once.
-enum qanat_status qanat_send(struct qanat *qanat, uint64_t connection, const uint8_t *data, size_t length);
+qanat_status qanat_send(struct qanat *qanat, uint64_t connection, const uint8_t *data, size_t length);
 
 // Sends bytes without a copy: they are lent until `release` is called with `state`, once, also if the call is refused. Until
-// then they may not change. `release` may be null if they never do, as constants. It is called on this thread, from within
-// another call, and must not call anything of this library.
-enum qanat_status qanat_lend(struct qanat *qanat,
-                             uint64_t connection,
-                             const uint8_t *data,
-                             size_t length,
-                             qanat_release_function release,
-                             void *state);
+// then they may not change. `release` may be null if they never do, as constants. It is called from within this or another call, and
+// must not call anything of this library.
+qanat_status qanat_lend(struct qanat *qanat,
+                        uint64_t connection,
+                        const uint8_t *data,
+                        size_t length,
+                        qanat_release_function release,
+                        void *state);
 
 // Sends a block that was filled and sealed, without a copy if the stack can reach it. The block stays lent: it may be sent again, on
 // other connections, too, until it is released. Then it goes when the last byte was acknowledged.
-enum qanat_status qanat_send_block(struct qanat *qanat,
-                                   uint64_t connection,
-                                   uint64_t block);
+qanat_status qanat_send_block(struct qanat *qanat,
+                              uint64_t connection,
+                              uint64_t block);
 
 // Bytes that would be sent at once if they were given now; less than 0: so many wait already. QANAT_STATUS_UNSUPPORTED: this placement
 // does not know, or the connection is gone.
-enum qanat_status qanat_send_room(struct qanat *qanat,
-                                  uint64_t connection,
-                                  int64_t *room);
+qanat_status qanat_send_room(struct qanat *qanat,
+                             uint64_t connection,
+                             int64_t *room);
 
 // Sends FIN after everything that was given. Receiving goes on.
-enum qanat_status qanat_shutdown(struct qanat *qanat, uint64_t connection);
+qanat_status qanat_shutdown(struct qanat *qanat, uint64_t connection);
 
 // Sends everything that was given, then FIN, and receives no more. QANAT_EVENT_CLOSED follows.
-enum qanat_status qanat_close(struct qanat *qanat, uint64_t connection);
+qanat_status qanat_close(struct qanat *qanat, uint64_t connection);
 
 // Sends RST. QANAT_EVENT_CLOSED follows.
-enum qanat_status qanat_abort(struct qanat *qanat, uint64_t connection);
+qanat_status qanat_abort(struct qanat *qanat, uint64_t connection);
 
 // Changes how a connection behaves: a `qanat_setting` and its value.
-enum qanat_status qanat_set(struct qanat *qanat, uint64_t connection, uint32_t kind, uint64_t value);
+qanat_status qanat_set(struct qanat *qanat, uint64_t connection, uint32_t kind, uint64_t value);
 
 // Has an idle peer asked whether it is there (RFC 9293 section 3.8.4): after `idle_ms`, then every `interval_ms`, `probes` times.
 // `probes` 0: not.
-enum qanat_status qanat_set_keepalive(struct qanat *qanat,
-                                      uint64_t connection,
-                                      uint32_t idle_ms,
-                                      uint32_t interval_ms,
-                                      uint8_t probes);
+qanat_status qanat_set_keepalive(struct qanat *qanat,
+                                 uint64_t connection,
+                                 uint32_t idle_ms,
+                                 uint32_t interval_ms,
+                                 uint8_t probes);
 
 // Opens a UDP socket at an own address and port. QANAT_EVENT_DATAGRAM tells of what comes. `socket` may be null.
-enum qanat_status qanat_bind_udp(struct qanat *qanat, const struct qanat_address *local, uint64_t *socket);
+qanat_status qanat_bind_udp(struct qanat *qanat, const struct qanat_address *local, uint64_t *socket);
 
 // Closes a UDP socket.
-enum qanat_status qanat_close_udp(struct qanat *qanat, uint64_t socket);
+qanat_status qanat_close_udp(struct qanat *qanat, uint64_t socket);
 
 // Sends a datagram. If the device has no room, it is lost, as any datagram may be.
-enum qanat_status qanat_send_to(struct qanat *qanat,
-                                uint64_t socket,
-                                const struct qanat_address *peer,
-                                const uint8_t *data,
-                                size_t length);
+qanat_status qanat_send_to(struct qanat *qanat,
+                           uint64_t socket,
+                           const struct qanat_address *peer,
+                           const uint8_t *data,
+                           size_t length);
 
 // Sends a datagram's memory back, or on, without a copy: an answer in the frame that its question came in. `qanat_writable` gives its bytes to
 // be written. The memory is not lent any more, unless the status is QANAT_STATUS_INVALID.
-enum qanat_status qanat_send_memory_to(struct qanat *qanat,
-                                       uint64_t socket,
-                                       const struct qanat_address *peer,
-                                       uint64_t memory);
+qanat_status qanat_send_memory_to(struct qanat *qanat,
+                                  uint64_t socket,
+                                  const struct qanat_address *peer,
+                                  uint64_t memory);
 
-// Gives memory to fill, and to send without a copy: for `length` bytes, or fewer (65,536 of a net core's at most). The program fills it,
-// seals it, sends it as often as it likes, and releases it.
-enum qanat_status qanat_block_new(struct qanat *qanat,
-                                  size_t length,
-                                  struct qanat_block *block);
+// Gives memory to fill, and to send without a copy: for `length` bytes, or fewer, as `block->length` says (a net core has blocks of 65,536 at
+// most). The program fills it, seals it, sends it as often as it likes, and releases it.
+qanat_status qanat_block_new(struct qanat *qanat,
+                             size_t length,
+                             struct qanat_block *block);
 
 // Ends the filling of a block: its first `length` bytes can be sent from now on, and not be written any more.
-enum qanat_status qanat_block_seal(struct qanat *qanat, uint64_t block, size_t length);
+qanat_status qanat_block_seal(struct qanat *qanat, uint64_t block, size_t length);
 
-// Makes lent memory `length` bytes long and gives its bytes to be written: what was received, a datagram that is to be sent
-// back, what was read from an area. What is new at the end has any bytes. QANAT_STATUS_TOO_LONG: there is no room for so many.
-enum qanat_status qanat_writable(struct qanat *qanat,
-                                 uint64_t memory,
-                                 size_t length,
-                                 uint8_t **data);
+// Makes lent memory `length` bytes long and gives its bytes to be written: a datagram that is to be sent back, a block that is not sealed, what
+// was read from an area. What is new at the end has any bytes. What a connection has received is only to be read: QANAT_STATUS_INVALID.
+// QANAT_STATUS_TOO_LONG: there is no room for so many.
+qanat_status qanat_writable(struct qanat *qanat,
+                            uint64_t memory,
+                            size_t length,
+                            uint8_t **data);
 
 // Gives memory back: what an event has lent, or a block. If it is of a connection, the peer may send so much more.
-enum qanat_status qanat_release(struct qanat *qanat, uint64_t memory);
+qanat_status qanat_release(struct qanat *qanat, uint64_t memory);
 
 // Says what an area is like.
-enum qanat_status qanat_area_geometry(struct qanat *qanat, uint64_t area, struct qanat_geometry *geometry);
+qanat_status qanat_area_geometry(struct qanat *qanat, uint64_t area, struct qanat_geometry *geometry);
 
 // Gives a buffer of an area, to fill and to write without a copy. It may be sealed and sent, too. QANAT_STATUS_FULL: all are in use.
-enum qanat_status qanat_area_block(struct qanat *qanat,
-                                   uint64_t area,
-                                   struct qanat_block *block);
+qanat_status qanat_area_block(struct qanat *qanat,
+                              uint64_t area,
+                              struct qanat_block *block);
 
 // Reads `length` bytes from `offset` on, both of whole blocks. QANAT_EVENT_READ with `token` follows. QANAT_STATUS_FULL: again after an
 // event of this area.
-enum qanat_status qanat_read(struct qanat *qanat,
-                             uint64_t area,
-                             uint64_t offset,
-                             size_t length,
-                             uint64_t token);
+qanat_status qanat_read(struct qanat *qanat,
+                        uint64_t area,
+                        uint64_t offset,
+                        size_t length,
+                        uint64_t token);
 
 // Writes the first `length` bytes of a block at `offset`, both of whole blocks. QANAT_EVENT_WRITTEN with `token` follows, and lends the block
-// again. `is_durable` 1: it survives a loss of power then; 0: only after a flush. The block is given away, also if this is refused,
-// unless the status is QANAT_STATUS_INVALID or QANAT_STATUS_TOO_LONG.
-enum qanat_status qanat_write(struct qanat *qanat,
-                              uint64_t area,
-                              uint64_t offset,
-                              uint64_t block,
-                              size_t length,
-                              uint8_t is_durable,
-                              uint64_t token);
+// again. `is_durable` 1: it survives a loss of power then; 0: only after a flush. If this is refused with QANAT_STATUS_FULL, the block is given
+// away all the same; with any other status it stays as it was.
+qanat_status qanat_write(struct qanat *qanat,
+                         uint64_t area,
+                         uint64_t offset,
+                         uint64_t block,
+                         size_t length,
+                         uint8_t is_durable,
+                         uint64_t token);
 
 // Makes durable all writes that have ended. QANAT_EVENT_FLUSHED with `token` follows.
-enum qanat_status qanat_flush(struct qanat *qanat, uint64_t area, uint64_t token);
+qanat_status qanat_flush(struct qanat *qanat, uint64_t area, uint64_t token);
 
 // Writes `length` zeroes from `offset` on, as many as wished. QANAT_EVENT_ZEROED with `token` follows.
-enum qanat_status qanat_write_zeroes(struct qanat *qanat,
-                                     uint64_t area,
-                                     uint64_t offset,
-                                     uint64_t length,
-                                     uint64_t token);
+qanat_status qanat_write_zeroes(struct qanat *qanat, uint64_t area, uint64_t offset, uint64_t length, uint64_t token);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub enum EventKind {
-    /// A peer has connected. `object`: the connection; `token`: the listener; `address`: the peer.
+    /// A peer has connected. `object`: the connection, which begins with this; `token`: the listener; `address`: the peer.
     Accepted = 1,
-    /// A connection of one's own is established. `object`: the connection.
+    /// A connection of one's own is established. `object`: the connection, which began with `qanat_connect`.
     Connected = 2,
     /// The next bytes of a connection, in `data`; they are lent by `memory`. Until that is released the peer may send so much less.
     Data = 3,
@@ -27,8 +27,8 @@ pub enum EventKind {
     Datagram = 8,
     /// A timer. `object`: the timer, which is gone; `token`: as it was set.
     Timer = 9,
-    /// Somebody else has the address `address`: it is not used any more. `token`: the Ethernet address of that host, its first byte
-    /// highest of six.
+    /// Somebody else has the address `address`: it is not used any more, and the next `qanat_next` fails. `token`: the Ethernet address of
+    /// that host, its first byte highest of six.
     AddressConflict = 10,
     /// The descriptor that is watched with `token` is readable. It is told again until it is not.
     Readable = 11,
@@ -48,8 +48,8 @@ pub enum EventKind {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Event {
-    /// What happened.
-    pub kind: EventKind,
+    /// What happened: a `qanat_event_kind`. There may be more kinds in a newer library.
+    pub kind: u32,
     /// How it went.
     pub status: i32,
     /// Whom it is about: a connection, a socket, a timer, an area.
@@ -71,7 +71,7 @@ impl Event {
     #[inline]
     pub(crate) fn of(kind: EventKind, object: u64) -> Event {
         Event {
-            kind,
+            kind: kind as u32,
             status: 0,
             object,
             token: 0,
@@ -110,20 +110,6 @@ pub enum Close {
 }
 
 impl Close {
-    /// All of them.
-    pub const ALL: [Close; 10] = [
-        Close::Finished,
-        Close::ResetByPeer,
-        Close::Aborted,
-        Close::TimedOut,
-        Close::Refused,
-        Close::Unreachable,
-        Close::NetworkUnreachable,
-        Close::ProtocolUnreachable,
-        Close::Prohibited,
-        Close::HopLimitExceeded,
-    ];
-
     /// In English.
     pub fn text(self) -> &'static CStr {
         match self {
@@ -140,6 +126,20 @@ impl Close {
         }
     }
 }
+
+/// All of them.
+pub(crate) const CLOSES: [Close; 10] = [
+    Close::Finished,
+    Close::ResetByPeer,
+    Close::Aborted,
+    Close::TimedOut,
+    Close::Refused,
+    Close::Unreachable,
+    Close::NetworkUnreachable,
+    Close::ProtocolUnreachable,
+    Close::Prohibited,
+    Close::HopLimitExceeded,
+];
 
 impl From<CloseReason> for Close {
     fn from(why: CloseReason) -> Close {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_reason_says_what_it_says_in_rust() {
-        for (place, why) in Close::ALL.into_iter().enumerate() {
+        for (place, why) in CLOSES.into_iter().enumerate() {
             assert_eq!(why as usize, place);
         }
         assert_eq!(

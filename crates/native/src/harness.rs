@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::calls::{Qanat, qanat_end, qanat_lend, qanat_listen, qanat_next, qanat_release};
 use crate::event::{Event, EventKind};
-use crate::status::Status;
+use crate::status::{Code, Status};
 use qanat::Runtime;
 use std::hint::black_box;
 use std::io;
@@ -16,8 +16,8 @@ pub struct EchoProgram {
     payload: &'static [u8],
 }
 
-fn checked(status: Status) -> io::Result<()> {
-    if status == Status::Ok { Ok(()) } else { Err(io::Error::other(format!("{status:?}"))) }
+fn checked(status: Code) -> io::Result<()> {
+    if status == Status::Ok as Code { Ok(()) } else { Err(io::Error::other(format!("status {status}"))) }
 }
 
 impl EchoProgram {
@@ -50,7 +50,7 @@ impl EchoProgram {
         for place in 0..count {
             // SAFETY: the call said that there are so many, until the next one.
             let event = unsafe { &*events.add(place) };
-            if event.kind != EventKind::Data {
+            if event.kind != EventKind::Data as u32 {
                 continue;
             }
             // SAFETY: the payload stays as long as the program, and the memory was lent by this event.

@@ -4,6 +4,7 @@ use crate::address::Address;
 use crate::event::{Close, Event, EventKind};
 use crate::memory::{Loan, Memory};
 use qanat::{Block, Context, Doorbell, Event as Happened, Service, StartError, StorageError};
+use std::collections::HashSet;
 
 /// The token of the bell that `qanat_wake` rings.
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX - 2;
@@ -13,12 +14,14 @@ pub(crate) const WAKE_TOKEN: u64 = u64::MAX - 2;
 pub(crate) struct Inbox {
     pub(crate) events: Vec<Event>,
     pub(crate) memory: Memory,
+    /// Connections that have not ended.
+    pub(crate) open: HashSet<u64>,
     waker: Doorbell,
 }
 
 impl Inbox {
     pub(crate) fn new(waker: Doorbell) -> Inbox {
-        Inbox { events: Vec::new(), memory: Memory::default(), waker }
+        Inbox { events: Vec::new(), memory: Memory::default(), open: HashSet::new(), waker }
     }
 
     /// Lends what came with an event.
@@ -49,6 +52,7 @@ impl Inbox {
     fn event(&mut self, happened: Happened) -> Event {
         match happened {
             Happened::Accepted { connection, listener, peer } => {
+                self.open.insert(connection.to_token());
                 let event = Event::of(EventKind::Accepted, connection.to_token());
                 Event { token: listener.to_token(), address: Address::from(peer), ..event }
             }
@@ -64,6 +68,7 @@ impl Inbox {
             }
             Happened::PeerClosed { connection } => Event::of(EventKind::PeerClosed, connection.to_token()),
             Happened::Closed { connection, why } => {
+                self.open.remove(&connection.to_token());
                 Event { status: Close::from(why) as i32, ..Event::of(EventKind::Closed, connection.to_token()) }
             }
             Happened::AddressConflict { address, holder } => {

@@ -8,7 +8,8 @@ use crate::place::{Place, PlaceError, with_runtime};
 use crate::status::Refused;
 use qanat::nic::Time;
 use qanat::{
-    Block, Bytes, CommandError, Commands, ConnectionId, Context, Doorbell, Pace, Runtime, SpinPolicy, UdpSocketId,
+    Block, Bytes, CommandError, Commands, ConnectOptions, ConnectionId, Context, Doorbell, Pace, Runtime, SpinPolicy,
+    UdpSocketId,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -19,8 +20,10 @@ pub struct Native {
     place: Place,
     inbox: Inbox,
     pace: Pace,
-    /// When the last turn was.
+    /// When the last turn was, or the first command after it.
     now: Time,
+    /// No command was given since the last turn.
+    is_between: bool,
     addresses: Vec<IpAddr>,
 }
 
@@ -44,7 +47,8 @@ impl Native {
 
     fn of(place: Place, waker: &Doorbell, spin: SpinPolicy, addresses: Vec<IpAddr>) -> Native {
         let now = with_runtime!(&place, runtime => runtime.now());
-        Native { place, inbox: Inbox::new(waker.clone()), pace: Pace::new(spin), now, addresses }
+        let inbox = Inbox::new(waker.clone());
+        Native { place, inbox, pace: Pace::new(spin), now, is_between: true, addresses }
     }
 
     /// The events of the next turn that has any. Waits for them so long at most; `None`: without end. There are none if nothing has come.
@@ -64,6 +68,7 @@ impl Native {
             };
             runtime.run_until(inbox, pace, until, |inbox| !inbox.events.is_empty())
         });
+        self.is_between = true;
         self.now = ended.map_err(|error| Refused::Failed(error.to_string()))?;
         Ok(&self.inbox.events)
     }
@@ -71,13 +76,34 @@ impl Native {
     /// Gives a command.
     #[inline]
     pub(crate) fn command<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        // The program may have been busy for long.
+        if std::mem::take(&mut self.is_between) {
+            self.look_at_clock();
+        }
         let now = self.now;
         with_runtime!(&mut self.place, runtime => runtime.between_turns(now, command))
     }
 
-    /// Sends what commands have caused, though no further turn may come.
-    pub(crate) fn flush(&mut self) {
-        with_runtime!(&mut self.place, runtime => runtime.with_context(|_| ()));
+    /// Reads the clock: what is commanded next is from then on.
+    pub(crate) fn look_at_clock(&mut self) {
+        self.now = self.now();
+    }
+
+    /// Connects to a peer.
+    pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, Refused> {
+        self.look_at_clock();
+        let connection = self.command(|context| context.connect(peer, options))?;
+        self.inbox.open.insert(connection.to_token());
+        Ok(connection)
+    }
+
+    /// Resets what has not ended, and sends what is left.
+    pub(crate) fn finish(&mut self) {
+        for connection in std::mem::take(&mut self.inbox.open) {
+            // It may have ended: the program has not been told yet.
+            let _ = self.command(|context| context.abort(ConnectionId::from_token(connection)));
+        }
+        with_runtime!(&mut self.place, runtime => runtime.finish());
     }
 
     /// The time by the clock that timers go by.
@@ -145,7 +171,9 @@ impl Native {
     /// Makes received or own memory so long, to be written.
     pub(crate) fn writable(&mut self, memory: u64, length: usize) -> Result<*mut u8, Refused> {
         match self.inbox.memory.get(memory)? {
-            Loan::Received(_, chunk) | Loan::Datagram(chunk) => {
+            // Its window is opened by as much as it has, and a net core's is only to be read.
+            Loan::Received(..) => Err(Refused::Argument("memory: what a connection has received is only to be read")),
+            Loan::Datagram(chunk) => {
                 chunk.resize(length).map(|bytes| bytes.as_mut_ptr()).ok_or_else(|| CommandError::TooLong.into())
             }
             Loan::Block(block) => {
@@ -190,11 +218,15 @@ impl Native {
         Ok(self.command(|context| context.send_chunk_to(socket, peer, chunk))?)
     }
 
-    /// Takes a block, to be written to an area.
-    pub(crate) fn take_block(&mut self, memory: u64) -> Result<Block, Refused> {
-        if !matches!(self.inbox.memory.get(memory)?, Loan::Block(_)) {
+    /// Takes a block, whose first `length` bytes are to be written to an area: at most so many.
+    pub(crate) fn take_block(&mut self, memory: u64, length: usize, most: usize) -> Result<Block, Refused> {
+        let Loan::Block(block) = self.inbox.memory.get(memory)? else {
             return Err(Refused::Argument("memory: only a block that is not sealed can be written to an area"));
+        };
+        if length > block.len().min(most) {
+            return Err(CommandError::TooLong.into());
         }
+        block.truncate(length);
         match self.inbox.memory.take(memory)? {
             Loan::Block(block) => Ok(block),
             Loan::Received(..) | Loan::Datagram(_) | Loan::Sealed(_) => Err(CommandError::Stale.into()),

@@ -6,6 +6,7 @@ use qanat::{AreaBuffers, OwnDevice, SpinPolicy};
 use qanat_control::filter::{Ports, Service};
 use qanat_control::protocol::AreaPath;
 use qanat_nic::sockets::SocketEngineKind;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ struct Given<'a> {
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// Names of those that were set.
+    given: BTreeSet<&'static str>,
     pub(crate) placement: Placement,
     pub(crate) card: Card,
     pub(crate) name: Option<String>,
@@ -98,6 +101,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            given: BTreeSet::new(),
             placement: Placement::default(),
             card: Card::default(),
             name: None,
@@ -206,6 +210,23 @@ fn known(name: &str) -> Option<&'static str> {
 }
 
 impl Options {
+    /// The first option that was set and means nothing in the placement.
+    pub(crate) fn out_of_place(&self) -> Option<&'static str> {
+        const OF_CARDS: [&str; 7] = ["ephemeral-ports", "card", "gateway", "interface", "device", "mtu", "mss"];
+        let unknown: &[&str] = match self.placement {
+            Placement::Linked => &["net", "sockets"],
+            // Whose net core it is has its card.
+            Placement::Split if !self.net.is_empty() => {
+                &["sockets", "card", "gateway", "interface", "device", "mtu", "mss"]
+            }
+            Placement::Split => &["sockets", "card", "interface", "device"],
+            Placement::Kernel => {
+                return self.given.iter().copied().find(|name| *name == "net" || OF_CARDS.contains(name));
+            }
+        };
+        self.given.iter().copied().find(|name| unknown.contains(name))
+    }
+
     /// Sets an option, or adds to one that may be repeated.
     ///
     /// # Errors
@@ -247,6 +268,7 @@ impl Options {
             "file" => given.push(&mut self.areas, Area::File(value.into()))?,
             _ => self.buffers = given.buffers()?,
         }
+        self.given.insert(name);
         Ok(())
     }
 }
@@ -275,6 +297,22 @@ mod tests {
         assert_eq!(options.addresses, [("10.77.0.2".parse().unwrap(), Some(24)), ("fd77::2".parse().unwrap(), None)]);
         assert_eq!((options.ports[1].protocol, options.ports[1].first, options.ports[1].last), (17, 8_000, 8_099));
         assert_eq!((options.buffers.count, options.buffers.bytes), (8, 4_096));
+    }
+
+    #[test]
+    fn what_means_nothing_in_a_placement_is_named() {
+        let out_of_place = |given: &[(&str, &str)]| {
+            let mut options = Options::default();
+            given.iter().for_each(|(name, value)| options.set(name, value).unwrap());
+            options.out_of_place()
+        };
+        assert_eq!(out_of_place(&[("gateway", "10.0.0.1"), ("file", "/x"), ("address", "10.0.0.2/24")]), None);
+        assert_eq!(out_of_place(&[("net", "@x")]), Some("net"));
+        assert_eq!(out_of_place(&[("placement", "split"), ("net", "@x"), ("port", "tcp/80")]), None);
+        assert_eq!(out_of_place(&[("placement", "split"), ("net", "@x"), ("mtu", "1500")]), Some("mtu"));
+        assert_eq!(out_of_place(&[("placement", "split"), ("interface", "eth1")]), Some("interface"));
+        assert_eq!(out_of_place(&[("placement", "kernel"), ("sockets", "epoll"), ("address", "127.0.0.1")]), None);
+        assert_eq!(out_of_place(&[("card", "own"), ("placement", "kernel")]), Some("card"));
     }
 
     #[test]

@@ -50,6 +50,11 @@ pub(crate) enum PlaceError {
     /// Options that do not go together.
     #[error("{0}")]
     Mixture(&'static str),
+    /// An option that means nothing here.
+    #[error(
+        "{0}: it means nothing in this placement: leave it out, or choose another `placement` (docs/native.md has which)"
+    )]
+    OutOfPlace(&'static str),
     /// There is no card.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -162,9 +167,6 @@ fn name(options: &Options) -> String {
 }
 
 fn linked(options: &Options) -> Result<Place, PlaceError> {
-    if !options.net.is_empty() {
-        return Err(PlaceError::Mixture("net: it is for the placement `split`"));
-    }
     let attachment = Attachment::open(&attach_options(options)?)?;
     let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let plan = MemoryPlan { frame_size, ..MemoryPlan::default() };
@@ -233,6 +235,9 @@ fn open_area(area: &Area, options: &Options) -> Result<StorageArea, PlaceError> 
 impl Place {
     /// Makes the runtime that the options ask for, with its areas.
     pub(crate) fn open(options: &Options) -> Result<Place, PlaceError> {
+        if let Some(name) = options.out_of_place() {
+            return Err(PlaceError::OutOfPlace(name));
+        }
         let mut place = match options.placement {
             Placement::Linked => linked(options)?,
             Placement::Split => on_net_cores(options)?,

@@ -4,7 +4,10 @@ use qanat::CommandError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
-/// How a call went: 0, or less than 0 if it was refused.
+/// How a call went: a `qanat_status_code`. 0 is good; what is less than 0 was refused.
+pub type Code = i32;
+
+/// How a call went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub enum Status {
@@ -24,12 +27,12 @@ pub enum Status {
     Unsupported = -6,
     /// Longer than the protocol, the buffer or the device allows.
     TooLong = -7,
-    /// An argument can't be: a null pointer, a number that means nothing, memory of another kind. `qanat_last_error` says which.
+    /// An argument is wrong: a null pointer, a number that means nothing, memory of another kind. `qanat_last_error` says which.
     Invalid = -8,
     /// The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than
     /// `qanat_start`.
     Busy = -9,
-    /// It can't be had, or can't go on. `qanat_last_error` says why, and the remedy.
+    /// It can't be started, or can't go on. `qanat_last_error` says why, and the remedy.
     Failed = -10,
 }
 
@@ -50,22 +53,22 @@ impl Status {
             Status::Failed => c"it failed: qanat_last_error says why",
         }
     }
-
-    /// All of them.
-    pub const ALL: [Status; 11] = [
-        Status::Ok,
-        Status::Stale,
-        Status::Full,
-        Status::InUse,
-        Status::Unreachable,
-        Status::NotSending,
-        Status::Unsupported,
-        Status::TooLong,
-        Status::Invalid,
-        Status::Busy,
-        Status::Failed,
-    ];
 }
+
+/// All of them.
+pub(crate) const STATUSES: [Status; 11] = [
+    Status::Ok,
+    Status::Stale,
+    Status::Full,
+    Status::InUse,
+    Status::Unreachable,
+    Status::NotSending,
+    Status::Unsupported,
+    Status::TooLong,
+    Status::Invalid,
+    Status::Busy,
+    Status::Failed,
+];
 
 /// Why a call was refused.
 #[derive(Debug)]
@@ -86,7 +89,11 @@ impl From<CommandError> for Refused {
 
 impl Refused {
     /// The number for the program; the text is kept for [`last_error`].
-    pub(crate) fn status(self) -> Status {
+    pub(crate) fn code(self) -> Code {
+        self.status() as Code
+    }
+
+    fn status(self) -> Status {
         match self {
             Refused::Command(error) => match error {
                 CommandError::Stale => Status::Stale,
@@ -133,7 +140,7 @@ mod tests {
         assert_eq!(Refused::from(CommandError::TooLong).status(), Status::TooLong);
         assert_eq!(Refused::Failed("no\0 way".to_owned()).status(), Status::Failed);
         last_error(|text| assert_eq!(text, c"no way"));
-        for (place, status) in Status::ALL.into_iter().enumerate() {
+        for (place, status) in STATUSES.into_iter().enumerate() {
             assert_eq!(status as i32, -(place as i32));
             assert!(!status.text().is_empty());
         }

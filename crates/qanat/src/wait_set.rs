@@ -110,6 +110,11 @@ impl WaitSet {
         self.members.iter().map(|member| member.fd.as_fd())
     }
 
+    /// What was added with `token`.
+    pub(crate) fn of(&self, token: u64) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.members.iter().filter(move |member| member.token == token).map(|member| member.fd.as_fd())
+    }
+
     /// Removes everything added with `token`.
     pub fn remove(&mut self, token: u64) {
         self.members.retain(|member| member.token != token);

@@ -63,6 +63,10 @@ static void serve(qanat *q, void (*handle)(qanat *q, const qanat_event *event)) 
         for (size_t i = 0; i < count; i++)
             handle(q, &events[i]);
     }
+    /* From here on there is nothing to wake. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    the_qanat = NULL;
     check("end", qanat_end(q));
 }
 

@@ -9,6 +9,7 @@
 import ctypes
 import enum
 import signal
+import socket
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
 
@@ -68,6 +69,20 @@ class Block(ctypes.Structure):
     _fields_ = [("memory", c_uint64), ("data", c_void_p), ("length", c_size_t)]
 
 
+class Geometry(ctypes.Structure):
+    """qanat_geometry: what an area is like."""
+
+    _fields_ = [
+        ("blocks", c_uint64),
+        ("block_bytes", c_uint32),
+        ("atomic_bytes", c_uint32),
+        ("transfer_bytes_max", c_uint32),
+        ("depth", c_uint32),
+        ("volatile_cache", c_uint8),
+        ("reserved", c_uint8 * 7),
+    ]
+
+
 class Refused(Exception):
     """A call was refused: `status` is the header's number."""
 
@@ -85,7 +100,7 @@ _library.qanat_version.restype = c_uint32
 for _text in (_library.qanat_status_text, _library.qanat_last_error, _library.qanat_close_reason_text):
     _text.restype = c_char_p
 _handle, _number, _place = c_void_p, c_uint64, POINTER(c_uint64)
-for _name, _arguments in {
+_calls = {
     "options_set": [_handle, c_char_p, c_char_p],
     "options_free": [_handle],
     "start": [_handle, POINTER(c_void_p)],
@@ -112,6 +127,13 @@ for _name, _arguments in {
     "send_to": [_handle, _number, POINTER(Address), c_char_p, c_size_t],
     "send_memory_to": [_handle, _number, POINTER(Address), _number],
     "release": [_handle, _number],
+    "writable": [_handle, _number, c_size_t, POINTER(c_void_p)],
+    "has": [_handle, c_uint32],
+    "send_room": [_handle, _number, POINTER(c_int64)],
+    "set_keepalive": [_handle, _number, c_uint32, c_uint32, c_uint8],
+    "lend": [_handle, _number, c_void_p, c_size_t, c_void_p, c_void_p],
+    "area_geometry": [_handle, _number, POINTER(Geometry)],
+    "write_zeroes": [_handle, _number, _number, _number, _number],
     "block_new": [_handle, c_size_t, POINTER(Block)],
     "block_seal": [_handle, _number, c_size_t],
     "send_block": [_handle, _number, _number],
@@ -119,14 +141,19 @@ for _name, _arguments in {
     "read": [_handle, _number, _number, c_size_t, _number],
     "write": [_handle, _number, _number, _number, c_size_t, c_uint8, _number],
     "flush": [_handle, _number, _number],
-}.items():
+}
+for _name, _arguments in _calls.items():
     getattr(_library, "qanat_" + _name).argtypes = _arguments
 if _library.qanat_version() != 1:
     raise ImportError("libqanat-native.so.1 has another interface than this module")
 
 
-def _check(status):
-    if status != 0:
+_STALE = -1
+_BELL = 2**63
+
+
+def _check(status, also=0):
+    if status not in (0, also):
         raise Refused(status)
 
 
@@ -151,9 +178,12 @@ class Qanat:
         self.end()
 
     def __getattr__(self, name):
-        """Every other call of the header: its arguments after the first; refusals are exceptions."""
-        call = getattr(_library, "qanat_" + name)
-        return lambda *arguments: _check(call(self._handle, *arguments))
+        """Every other call of the header: its arguments after the first; refusals are exceptions. Whoever closes what is gone already
+        has what was wanted: a peer may reset a connection at any time."""
+        if name not in _calls:
+            raise AttributeError(name)
+        call, is_end = getattr(_library, "qanat_" + name), name in ("close", "abort", "refuse", "shutdown", "set")
+        return lambda *arguments: _check(call(self._handle, *arguments), also=_STALE if is_end else 0)
 
     def end(self):
         """Frees everything."""
@@ -175,21 +205,27 @@ class Qanat:
     def events(self):
         """All events until Ctrl-C or SIGTERM."""
         stopped = []
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stopped.append(True))
         # Python runs a handler only between its own steps, so the library is told by a descriptor that the interpreter writes to.
-        import socket
-
         bell, rung = socket.socketpair()
         rung.setblocking(False)
-        signal.set_wakeup_fd(rung.fileno())
-        self.watch(bell.fileno(), 0)
-        while not stopped:
-            for event in self.next():
-                if event.kind == Kind.READABLE and event.token == 0:
-                    bell.recv(64)
-                else:
-                    yield event
+        before = {number: signal.signal(number, lambda *_: stopped.append(True)) for number in (signal.SIGINT, signal.SIGTERM)}
+        written_before = signal.set_wakeup_fd(rung.fileno())
+        self.watch(bell.fileno(), _BELL)
+        try:
+            while not stopped:
+                for event in self.next():
+                    if event.kind == Kind.READABLE and event.token == _BELL:
+                        bell.recv(64)
+                    else:
+                        yield event
+        finally:
+            signal.set_wakeup_fd(written_before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if self._handle:
+                self.unwatch(_BELL)
+            bell.close()
+            rung.close()
 
     def _number(self, call, *arguments):
         number = c_uint64()

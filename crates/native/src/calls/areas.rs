@@ -1,8 +1,8 @@
 //! Storage areas: those that the options named, by numbers from 0 on, in that order.
 
-use super::guard::{Qanat, enter, put};
+use super::guard::{Qanat, enter, put, wanted};
 use super::memory::Block;
-use crate::status::{Refused, Status};
+use crate::status::{Code, Refused};
 use qanat::{AreaId, Durability, StorageCommands};
 
 /// What an area is like.
@@ -27,11 +27,12 @@ pub struct Geometry {
 
 /// Says what an area is like.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_area_geometry(qanat: *mut Qanat, area: u64, geometry: *mut Geometry) -> Status {
+pub unsafe extern "C" fn qanat_area_geometry(qanat: *mut Qanat, area: u64, geometry: *mut Geometry) -> Code {
     let area = AreaId::from_token(area);
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
+            wanted(geometry, "geometry: a null pointer")?;
             let found = native.command(|context| context.geometry(area))?;
             let told = Geometry {
                 blocks: found.blocks,
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn qanat_area_geometry(qanat: *mut Qanat, area: u64, geome
 
 /// Gives a buffer of an area, to fill and to write without a copy. It may be sealed and sent, too. QANAT_STATUS_FULL: all are in use.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_area_block(qanat: *mut Qanat, area: u64, block: *mut Block) -> Status {
+pub unsafe extern "C" fn qanat_area_block(qanat: *mut Qanat, area: u64, block: *mut Block) -> Code {
     let area = AreaId::from_token(area);
     // SAFETY: the program's promise, as the module says.
     unsafe {
@@ -69,15 +70,15 @@ pub unsafe extern "C" fn qanat_area_block(qanat: *mut Qanat, area: u64, block: *
 /// Reads `length` bytes from `offset` on, both of whole blocks. QANAT_EVENT_READ with `token` follows. QANAT_STATUS_FULL: again after an
 /// event of this area.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_read(qanat: *mut Qanat, area: u64, offset: u64, length: usize, token: u64) -> Status {
+pub unsafe extern "C" fn qanat_read(qanat: *mut Qanat, area: u64, offset: u64, length: usize, token: u64) -> Code {
     let area = AreaId::from_token(area);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.read(area, offset, length, token))?)) }
 }
 
 /// Writes the first `length` bytes of a block at `offset`, both of whole blocks. QANAT_EVENT_WRITTEN with `token` follows, and lends the block
-/// again. `is_durable` 1: it survives a loss of power then; 0: only after a flush. The block is given away, also if this is refused,
-/// unless the status is QANAT_STATUS_INVALID or QANAT_STATUS_TOO_LONG.
+/// again. `is_durable` 1: it survives a loss of power then; 0: only after a flush. If this is refused with QANAT_STATUS_FULL, the block is given
+/// away all the same; with any other status it stays as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_write(
     qanat: *mut Qanat,
@@ -87,14 +88,14 @@ pub unsafe extern "C" fn qanat_write(
     length: usize,
     is_durable: u8,
     token: u64,
-) -> Status {
+) -> Code {
     let area = AreaId::from_token(area);
     let durability = if is_durable == 0 { Durability::Cached } else { Durability::Durable };
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
-            native.writable(block, length)?;
-            let block = native.take_block(block)?;
+            let most = native.command(|context| context.geometry(area))?.transfer_bytes_max;
+            let block = native.take_block(block, length, most as usize)?;
             Ok(native.command(|context| context.write(area, offset, block, durability, token))?)
         })
     }
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn qanat_write(
 
 /// Makes durable all writes that have ended. QANAT_EVENT_FLUSHED with `token` follows.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_flush(qanat: *mut Qanat, area: u64, token: u64) -> Status {
+pub unsafe extern "C" fn qanat_flush(qanat: *mut Qanat, area: u64, token: u64) -> Code {
     let area = AreaId::from_token(area);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.flush(area, token))?)) }
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn qanat_write_zeroes(
     offset: u64,
     length: u64,
     token: u64,
-) -> Status {
+) -> Code {
     let area = AreaId::from_token(area);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.write_zeroes(area, offset, length, token))?)) }

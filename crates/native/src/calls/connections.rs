@@ -1,10 +1,10 @@
 //! Connections.
 
-use super::guard::{Qanat, bytes, enter, put, read};
+use super::guard::{Qanat, bytes, enter, put, read, wanted};
 use crate::address::Address;
 use crate::lent::{Release, lend};
 use crate::native::Native;
-use crate::status::{Refused, Status};
+use crate::status::{Code, Refused};
 use qanat::{
     Bytes, CommandError, Commands, CongestionAlgorithm, ConnectOptions, ConnectionId, FastOpenRequest, Keepalive,
     ListenOptions, ListenerId, Setting,
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn qanat_listen(
     local: *const Address,
     backlog: usize,
     listener: *mut u64,
-) -> Status {
+) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn qanat_listen(
 
 /// Stops accepting. Connections that were accepted go on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_close_listener(qanat: *mut Qanat, listener: u64) -> Status {
+pub unsafe extern "C" fn qanat_close_listener(qanat: *mut Qanat, listener: u64) -> Code {
     let listener = ListenerId::from_token(listener);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.close_listener(listener))?)) }
@@ -66,7 +66,7 @@ pub enum FastOpen {
     WithoutCookie = 2,
 }
 
-/// Connects to a peer. QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
+/// Connects to a peer. The connection begins here; QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
 /// `qanat_fast_open`. What is sent before the connection is established leaves when it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_connect(
@@ -75,10 +75,11 @@ pub unsafe extern "C" fn qanat_connect(
     local: *const Address,
     fast_open: u32,
     connection: *mut u64,
-) -> Status {
+) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
+            wanted(connection, "connection: a null pointer")?;
             let peer = socket_address(peer)?;
             let local = if local.is_null() { None } else { Some(socket_address(local)?) };
             let fast_open = match fast_open {
@@ -88,8 +89,7 @@ pub unsafe extern "C" fn qanat_connect(
                 _ => return Err(Refused::Argument("fast_open: there is none of this number")),
             };
             let options = ConnectOptions { local, fast_open, ..ConnectOptions::default() };
-            let made = native.command(|context| context.connect(peer, options))?;
-            put(connection, made.to_token());
+            put(connection, native.connect(peer, options)?.to_token());
             Ok(())
         })
     }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn qanat_connect(
 
 /// Resets a connection that was just accepted.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_refuse(qanat: *mut Qanat, connection: u64) -> Status {
+pub unsafe extern "C" fn qanat_refuse(qanat: *mut Qanat, connection: u64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.refuse(connection))?)) }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn qanat_refuse(qanat: *mut Qanat, connection: u64) -> Sta
 
 /// Sends bytes after those that were given before. They are copied: the program may change its own at once.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_send(qanat: *mut Qanat, connection: u64, data: *const u8, length: usize) -> Status {
+pub unsafe extern "C" fn qanat_send(qanat: *mut Qanat, connection: u64, data: *const u8, length: usize) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe {
@@ -117,8 +117,8 @@ pub unsafe extern "C" fn qanat_send(qanat: *mut Qanat, connection: u64, data: *c
 }
 
 /// Sends bytes without a copy: they are lent until `release` is called with `state`, once, also if the call is refused. Until
-/// then they may not change. `release` may be null if they never do, as constants. It is called on this thread, from within
-/// another call, and must not call anything of this library.
+/// then they may not change. `release` may be null if they never do, as constants. It is called from within this or another call, and
+/// must not call anything of this library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_lend(
     qanat: *mut Qanat,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn qanat_lend(
     length: usize,
     release: Release,
     state: *mut c_void,
-) -> Status {
+) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says, and as this function does.
     let data = unsafe { bytes(data, length) };
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn qanat_lend(
 /// Sends a block that was filled and sealed, without a copy if the stack can reach it. The block stays lent: it may be sent again, on
 /// other connections, too, until it is released. Then it goes when the last byte was acknowledged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_send_block(qanat: *mut Qanat, connection: u64, block: u64) -> Status {
+pub unsafe extern "C" fn qanat_send_block(qanat: *mut Qanat, connection: u64, block: u64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| native.send_block(connection, block)) }
@@ -156,11 +156,12 @@ pub unsafe extern "C" fn qanat_send_block(qanat: *mut Qanat, connection: u64, bl
 /// Bytes that would be sent at once if they were given now; less than 0: so many wait already. QANAT_STATUS_UNSUPPORTED: this placement
 /// does not know, or the connection is gone.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_send_room(qanat: *mut Qanat, connection: u64, room: *mut i64) -> Status {
+pub unsafe extern "C" fn qanat_send_room(qanat: *mut Qanat, connection: u64, room: *mut i64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
+            wanted(room, "room: a null pointer")?;
             let known = native.command(|context| context.send_room(connection)).ok_or(CommandError::Unsupported)?;
             put(room, known);
             Ok(())
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn qanat_send_room(qanat: *mut Qanat, connection: u64, roo
 
 /// Sends FIN after everything that was given. Receiving goes on.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_shutdown(qanat: *mut Qanat, connection: u64) -> Status {
+pub unsafe extern "C" fn qanat_shutdown(qanat: *mut Qanat, connection: u64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.shutdown(connection))?)) }
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn qanat_shutdown(qanat: *mut Qanat, connection: u64) -> S
 
 /// Sends everything that was given, then FIN, and receives no more. QANAT_EVENT_CLOSED follows.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_close(qanat: *mut Qanat, connection: u64) -> Status {
+pub unsafe extern "C" fn qanat_close(qanat: *mut Qanat, connection: u64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.close(connection))?)) }
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn qanat_close(qanat: *mut Qanat, connection: u64) -> Stat
 
 /// Sends RST. QANAT_EVENT_CLOSED follows.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_abort(qanat: *mut Qanat, connection: u64) -> Status {
+pub unsafe extern "C" fn qanat_abort(qanat: *mut Qanat, connection: u64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.abort(connection))?)) }
@@ -235,7 +236,7 @@ fn setting(kind: u32, value: u64) -> Result<Setting, Refused> {
 
 /// Changes how a connection behaves: a `qanat_setting` and its value.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_set(qanat: *mut Qanat, connection: u64, kind: u32, value: u64) -> Status {
+pub unsafe extern "C" fn qanat_set(qanat: *mut Qanat, connection: u64, kind: u32, value: u64) -> Code {
     let connection = ConnectionId::from_token(connection);
     // SAFETY: the program's promise, as the module says.
     unsafe {
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn qanat_set_keepalive(
     idle_ms: u32,
     interval_ms: u32,
     probes: u8,
-) -> Status {
+) -> Code {
     let connection = ConnectionId::from_token(connection);
     let times = Keepalive {
         idle: Duration::from_millis(idle_ms.into()),

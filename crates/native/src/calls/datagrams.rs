@@ -3,12 +3,12 @@
 use super::connections::socket_address;
 use super::guard::{Qanat, bytes, enter, put};
 use crate::address::Address;
-use crate::status::Status;
+use crate::status::Code;
 use qanat::{Commands, UdpSocketId};
 
 /// Opens a UDP socket at an own address and port. QANAT_EVENT_DATAGRAM tells of what comes. `socket` may be null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_bind_udp(qanat: *mut Qanat, local: *const Address, socket: *mut u64) -> Status {
+pub unsafe extern "C" fn qanat_bind_udp(qanat: *mut Qanat, local: *const Address, socket: *mut u64) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn qanat_bind_udp(qanat: *mut Qanat, local: *const Address
 
 /// Closes a UDP socket.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_close_udp(qanat: *mut Qanat, socket: u64) -> Status {
+pub unsafe extern "C" fn qanat_close_udp(qanat: *mut Qanat, socket: u64) -> Code {
     let socket = UdpSocketId::from_token(socket);
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.close_udp(socket))?)) }
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn qanat_send_to(
     peer: *const Address,
     data: *const u8,
     length: usize,
-) -> Status {
+) -> Code {
     let socket = UdpSocketId::from_token(socket);
     // SAFETY: the program's promise, as the module says.
     unsafe {
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn qanat_send_memory_to(
     socket: u64,
     peer: *const Address,
     memory: u64,
-) -> Status {
+) -> Code {
     let socket = UdpSocketId::from_token(socket);
     // SAFETY: the program's promise, as the module says.
     unsafe {

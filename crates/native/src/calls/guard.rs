@@ -1,14 +1,19 @@
 //! [`Qanat`]: what a program has a pointer to, and how a call gets from there to [`Native`].
 
 use crate::native::Native;
-use crate::status::{Refused, Status};
+use crate::status::{Code, Refused, Status};
 use qanat::Doorbell;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char};
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Threads that have started a `qanat` or asked for one, so far.
+static THREADS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Its address tells the thread.
-    static HERE: u8 = const { 0 };
+    /// The thread's number; 0: it has none yet.
+    static HERE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A program's stack, wherever that is.
@@ -16,9 +21,9 @@ pub struct Qanat {
     /// May be rung from any thread, and from a signal handler.
     pub(super) waker: Doorbell,
     /// The thread that may use the rest.
-    thread: usize,
+    thread: u64,
     is_entered: Cell<bool>,
-    native: UnsafeCell<Native>,
+    native: UnsafeCell<ManuallyDrop<Native>>,
 }
 
 /// Ends a call.
@@ -30,14 +35,21 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// A number that no other thread ever has.
 #[inline]
-fn this_thread() -> usize {
-    HERE.with(|here| std::ptr::from_ref(here).addr())
+fn this_thread() -> u64 {
+    match HERE.get() {
+        0 => {
+            HERE.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
+            HERE.get()
+        }
+        number => number,
+    }
 }
 
 impl Qanat {
     pub(super) fn new(native: Native, waker: Doorbell) -> Box<Qanat> {
-        let native = UnsafeCell::new(native);
+        let native = UnsafeCell::new(ManuallyDrop::new(native));
         Box::new(Qanat { waker, thread: this_thread(), is_entered: Cell::new(false), native })
     }
 
@@ -47,6 +59,16 @@ impl Qanat {
     /// The process is out of descriptors.
     pub fn over(runtime: qanat::Runtime) -> std::io::Result<*mut Qanat> {
         Ok(Box::into_raw(Qanat::new(Native::over(runtime)?, Doorbell::new()?)))
+    }
+
+    /// Ends it: what is inside is dropped as within a call, so that what the program does meanwhile is refused.
+    ///
+    /// # Safety
+    /// Nothing is inside, and it is used no more.
+    pub(super) unsafe fn end(self: Box<Self>) {
+        self.is_entered.set(true);
+        // SAFETY: the caller's promise, and it is dropped here only.
+        unsafe { ManuallyDrop::drop(&mut *self.native.get()) };
     }
 
     /// Whether the call is from the thread that started it, and from outside.
@@ -61,20 +83,20 @@ impl Qanat {
 /// # Safety
 /// `qanat` is null, or of `qanat_start` and not ended.
 #[inline]
-pub(super) unsafe fn enter(qanat: *mut Qanat, call: impl FnOnce(&mut Native) -> Result<(), Refused>) -> Status {
+pub(super) unsafe fn enter(qanat: *mut Qanat, call: impl FnOnce(&mut Native) -> Result<(), Refused>) -> Code {
     // SAFETY: the caller's promise.
     let Some(qanat) = (unsafe { qanat.as_ref() }) else {
-        return Refused::Argument("qanat: a null pointer").status();
+        return Refused::Argument("qanat: a null pointer").code();
     };
     if !qanat.is_free() {
-        return Status::Busy;
+        return Status::Busy as Code;
     }
     qanat.is_entered.set(true);
     let _entered = Entered(&qanat.is_entered);
     // SAFETY: only this thread comes here, and `is_entered` keeps calls from within calls away: there is no other reference.
     match call(unsafe { &mut *qanat.native.get() }) {
-        Ok(()) => Status::Ok,
-        Err(refused) => refused.status(),
+        Ok(()) => Status::Ok as Code,
+        Err(refused) => refused.code(),
     }
 }
 
@@ -86,6 +108,12 @@ pub(super) unsafe fn enter(qanat: *mut Qanat, call: impl FnOnce(&mut Native) -> 
 pub(super) unsafe fn read<'a, T>(pointer: *const T, name: &'static str) -> Result<&'a T, Refused> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_ref() }.ok_or(Refused::Argument(name))
+}
+
+/// Refuses a null pointer for a result that has to have a place.
+#[inline]
+pub(super) fn wanted<T>(place: *mut T, name: &'static str) -> Result<(), Refused> {
+    if place.is_null() { Err(Refused::Argument(name)) } else { Ok(()) }
 }
 
 /// Puts a result where the program wants it, unless it does not.

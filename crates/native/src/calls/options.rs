@@ -2,7 +2,7 @@
 
 use super::guard::text;
 use crate::options::Options as Asked;
-use crate::status::{Refused, Status};
+use crate::status::{Code, Refused, Status};
 use std::ffi::c_char;
 
 /// What is asked for before the start.
@@ -17,7 +17,7 @@ pub extern "C" fn qanat_options_new() -> *mut Options {
 
 /// Sets an option by its name, or adds to one that may be repeated. docs/native.md has them all.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_options_set(options: *mut Options, name: *const c_char, value: *const c_char) -> Status {
+pub unsafe extern "C" fn qanat_options_set(options: *mut Options, name: *const c_char, value: *const c_char) -> Code {
     let set = || -> Result<(), Refused> {
         // SAFETY: the program's promise, as the module says.
         let options = unsafe { options.as_mut() }.ok_or(Refused::Argument("options: a null pointer"))?;
@@ -26,13 +26,13 @@ pub unsafe extern "C" fn qanat_options_set(options: *mut Options, name: *const c
         options.0.set(name, value).map_err(|error| Refused::Failed(error.to_string()))
     };
     match set() {
-        Ok(()) => Status::Ok,
+        Ok(()) => Status::Ok as Code,
         // What was asked for can't be: the text says why.
         Err(Refused::Failed(why)) => {
             crate::status::note(&why);
-            Status::Invalid
+            Status::Invalid as Code
         }
-        Err(refused) => refused.status(),
+        Err(refused) => refused.code(),
     }
 }
 

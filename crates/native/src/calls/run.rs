@@ -1,23 +1,23 @@
 //! Start, the loop, the end.
 
-use super::guard::{Qanat, enter, put};
+use super::guard::{Qanat, enter, put, wanted};
 use super::options::Options;
 use crate::address::Address;
 use crate::event::Event;
 use crate::native::Native;
 use crate::options::Options as Asked;
 use crate::place::PlaceError;
-use crate::status::{Refused, Status};
+use crate::status::{Code, Refused, Status};
 use qanat::{CommandError, Commands, Doorbell};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Starts a stack where the options say. A null pointer for the usual options. `*qanat` is to be used by this thread only, and ended by
-/// `qanat_end`. Several may be started, each by a thread of its own.
+/// `qanat_end`, before the thread ends. Several may be started, each by a thread of its own.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_start(options: *const Options, qanat: *mut *mut Qanat) -> Status {
+pub unsafe extern "C" fn qanat_start(options: *const Options, qanat: *mut *mut Qanat) -> Code {
     if qanat.is_null() {
-        return Refused::Argument("qanat: a null pointer").status();
+        return Refused::Argument("qanat: a null pointer").code();
     }
     // SAFETY: the program's promise, as the module says.
     let options = unsafe { options.as_ref() }.map_or_else(Asked::default, |options| options.0.clone());
@@ -29,12 +29,12 @@ pub unsafe extern "C" fn qanat_start(options: *const Options, qanat: *mut *mut Q
         Ok(started) => {
             // SAFETY: the same.
             unsafe { put(qanat, Box::into_raw(started)) };
-            Status::Ok
+            Status::Ok as Code
         }
         Err(why) => {
             // SAFETY: the same.
             unsafe { put(qanat, std::ptr::null_mut()) };
-            Refused::Failed(why.to_string()).status()
+            Refused::Failed(why.to_string()).code()
         }
     }
 }
@@ -43,22 +43,25 @@ pub unsafe extern "C" fn qanat_start(options: *const Options, qanat: *mut *mut Q
 /// waited for `patience_ns` nanoseconds at most: 0 does not wait, less than 0 waits without end. If nothing has happened by then, there
 /// are none, and the status is QANAT_STATUS_OK. What was commanded since the last call is sent first.
 ///
-/// QANAT_STATUS_FAILED: the card, the interface or every net core is gone, with all connections. Nothing more comes then: end it, and
-/// start anew.
+/// QANAT_STATUS_FAILED: the card, the interface or every net core is gone, with all connections, or somebody else has an own address. Nothing
+/// more comes then: end it, and start anew.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_next(
     qanat: *mut Qanat,
     patience_ns: i64,
     events: *mut *const Event,
     count: *mut usize,
-) -> Status {
+) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         put(events, std::ptr::null());
         put(count, 0);
         enter(qanat, |native| {
+            wanted(events, "events: a null pointer")?;
+            wanted(count, "count: a null pointer")?;
             let found = native.next(u64::try_from(patience_ns).ok().map(Duration::from_nanos))?;
-            put(events, found.as_ptr());
+            // An empty list has no place in memory.
+            put(events, if found.is_empty() { std::ptr::null() } else { found.as_ptr() });
             put(count, found.len());
             Ok(())
         })
@@ -78,7 +81,7 @@ pub unsafe extern "C" fn qanat_wake(qanat: *const Qanat) {
 /// Has `qanat_next` tell of QANAT_EVENT_READABLE with `token` as long as the descriptor is readable: the program reads it. The
 /// descriptor may be closed afterwards; `qanat_unwatch` ends the watch.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_watch(qanat: *mut Qanat, descriptor: i32, token: u64) -> Status {
+pub unsafe extern "C" fn qanat_watch(qanat: *mut Qanat, descriptor: i32, token: u64) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
@@ -92,17 +95,18 @@ pub unsafe extern "C" fn qanat_watch(qanat: *mut Qanat, descriptor: i32, token: 
 
 /// Ends the watch over all that was given with `token`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_unwatch(qanat: *mut Qanat, token: u64) -> Status {
+pub unsafe extern "C" fn qanat_unwatch(qanat: *mut Qanat, token: u64) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe { enter(qanat, |native| native.unwatch(token)) }
 }
 
 /// Nanoseconds by the clock that timers go by. It has no date.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_now(qanat: *mut Qanat, nanoseconds: *mut u64) -> Status {
+pub unsafe extern "C" fn qanat_now(qanat: *mut Qanat, nanoseconds: *mut u64) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
+            wanted(nanoseconds, "nanoseconds: a null pointer")?;
             put(nanoseconds, native.now().as_nanos());
             Ok(())
         })
@@ -112,10 +116,11 @@ pub unsafe extern "C" fn qanat_now(qanat: *mut Qanat, nanoseconds: *mut u64) -> 
 /// The `index`th address that the stack has, from 0 on; its port is 0. QANAT_STATUS_STALE: there are fewer. With the kernel
 /// placement these are the addresses of the options; none means all of the machine's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_address_at(qanat: *mut Qanat, index: usize, address: *mut Address) -> Status {
+pub unsafe extern "C" fn qanat_address_at(qanat: *mut Qanat, index: usize, address: *mut Address) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
+            wanted(address, "address: a null pointer")?;
             let found = native.addresses().get(index).ok_or(CommandError::Stale)?;
             put(address, Address::from(*found));
             Ok(())
@@ -125,10 +130,11 @@ pub unsafe extern "C" fn qanat_address_at(qanat: *mut Qanat, index: usize, addre
 
 /// Sets a timer: QANAT_EVENT_TIMER with `token` follows after so many nanoseconds. `timer` may be null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_set_timer(qanat: *mut Qanat, after_ns: u64, token: u64, timer: *mut u64) -> Status {
+pub unsafe extern "C" fn qanat_set_timer(qanat: *mut Qanat, after_ns: u64, token: u64, timer: *mut u64) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
+            native.look_at_clock();
             let set = native.command(|context| context.set_timer(Duration::from_nanos(after_ns), token))?;
             put(timer, set.to_token());
             Ok(())
@@ -138,7 +144,7 @@ pub unsafe extern "C" fn qanat_set_timer(qanat: *mut Qanat, after_ns: u64, token
 
 /// Forgets a timer. QANAT_STATUS_STALE: it is not pending any more.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_cancel_timer(qanat: *mut Qanat, timer: u64) -> Status {
+pub unsafe extern "C" fn qanat_cancel_timer(qanat: *mut Qanat, timer: u64) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
@@ -169,7 +175,7 @@ pub enum Capability {
 
 /// Whether this placement of the stack has a `qanat_capability`. QANAT_STATUS_UNSUPPORTED: it does not.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_has(qanat: *mut Qanat, capability: u32) -> Status {
+pub unsafe extern "C" fn qanat_has(qanat: *mut Qanat, capability: u32) -> Code {
     // SAFETY: the program's promise, as the module says.
     unsafe {
         enter(qanat, |native| {
@@ -187,24 +193,25 @@ pub unsafe extern "C" fn qanat_has(qanat: *mut Qanat, capability: u32) -> Status
     }
 }
 
-/// Sends what was commanded, and frees everything: card, areas, connections, which are reset unless they were closed before and have ended.
-/// Memory that was lent may not be touched any more. A null pointer is good. QANAT_STATUS_BUSY: from another thread, or from within
+/// Resets all connections that have not ended, and frees everything: card, areas, connections. A connection that was closed and has not
+/// ended yet is reset, too: what it had left to send is lost, so wait for its QANAT_EVENT_CLOSED first. Memory that was lent to the program may
+/// not be touched any more; what the program has lent is released. A null pointer is good. QANAT_STATUS_BUSY: from another thread, or from within
 /// another call; nothing is freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_end(qanat: *mut Qanat) -> Status {
+pub unsafe extern "C" fn qanat_end(qanat: *mut Qanat) -> Code {
     if qanat.is_null() {
-        return Status::Ok;
+        return Status::Ok as Code;
     }
     // SAFETY: the program's promise, as the module says.
     let status = unsafe {
         enter(qanat, |native| {
-            native.flush();
+            native.finish();
             Ok(())
         })
     };
-    if status == Status::Ok {
+    if status == Status::Ok as Code {
         // SAFETY: it is of `qanat_start`, nothing is inside of it, and it is given back once.
-        drop(unsafe { Box::from_raw(qanat) });
+        unsafe { Box::from_raw(qanat).end() };
     }
     status
 }

@@ -1,9 +1,9 @@
 //! Texts, and addresses as texts.
 
-use super::guard::{put, text};
+use super::guard::{put, text, wanted};
 use crate::address::Address;
-use crate::event::Close;
-use crate::status::{Refused, Status, last_error};
+use crate::event::{CLOSES, Close};
+use crate::status::{Code, Refused, STATUSES, Status, last_error};
 use std::ffi::{CStr, c_char};
 use std::net::SocketAddr;
 
@@ -24,13 +24,13 @@ fn text_of(number: Option<&'static CStr>) -> *const c_char {
 /// What a status means, in English.
 #[unsafe(no_mangle)]
 pub extern "C" fn qanat_status_text(status: i32) -> *const c_char {
-    text_of(Status::ALL.into_iter().find(|known| *known as i32 == status).map(Status::text))
+    text_of(STATUSES.into_iter().find(|known| *known as Code == status).map(Status::text))
 }
 
 /// Why a connection ended, in English: `status` of QANAT_EVENT_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn qanat_close_reason_text(reason: i32) -> *const c_char {
-    text_of(Close::ALL.into_iter().find(|known| *known as i32 == reason).map(Close::text))
+    text_of(CLOSES.into_iter().find(|known| *known as i32 == reason).map(Close::text))
 }
 
 /// Why the last call of this thread that ended with QANAT_STATUS_INVALID or QANAT_STATUS_FAILED did, and the remedy. It is good until the next
@@ -42,38 +42,42 @@ pub extern "C" fn qanat_last_error() -> *const c_char {
 
 /// Reads an address and port: `10.77.0.2:80`, `[fd77::2]:80`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_address_parse(written: *const c_char, address: *mut Address) -> Status {
+pub unsafe extern "C" fn qanat_address_parse(written: *const c_char, address: *mut Address) -> Code {
     // SAFETY: the program's promise, as the module says.
     let read = unsafe { text(written, "written: no text") };
     let parsed = read.and_then(|written| {
-        let wrong = Refused::Argument("written: no address and port, as in 10.77.0.2:80 or [fd77::2]:80");
-        written.parse::<SocketAddr>().map_err(|_| wrong)
+        wanted(address, "address: a null pointer")?;
+        // An address of a link means nothing without it, and `qanat_address` has no place for it.
+        let has_scope = |address: &SocketAddr| matches!(address, SocketAddr::V6(six) if six.scope_id() != 0);
+        let wrong =
+            Refused::Argument("written: no address and port, as in 10.77.0.2:80 or [fd77::2]:80; a scope is not known");
+        written.parse::<SocketAddr>().ok().filter(|address| !has_scope(address)).ok_or(wrong)
     });
     match parsed {
         Ok(parsed) => {
             // SAFETY: the same.
             unsafe { put(address, Address::from(parsed)) };
-            Status::Ok
+            Status::Ok as Code
         }
-        Err(refused) => refused.status(),
+        Err(refused) => refused.code(),
     }
 }
 
 /// Writes an address and port into `size` bytes, with a zero byte at its end: 64 are always enough.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qanat_address_text(address: *const Address, text: *mut c_char, size: usize) -> Status {
+pub unsafe extern "C" fn qanat_address_text(address: *const Address, text: *mut c_char, size: usize) -> Code {
     // SAFETY: the program's promise, as the module says.
     let written = match unsafe { super::connections::socket_address(address) } {
         Ok(address) => address.to_string(),
-        Err(refused) => return refused.status(),
+        Err(refused) => return refused.code(),
     };
     if text.is_null() || size <= written.len() {
-        return Refused::Argument("text: a null pointer, or too few bytes: 64 are enough").status();
+        return Refused::Argument("text: a null pointer, or too few bytes: 64 are enough").code();
     }
     // SAFETY: `text` has `size` bytes, which are more than these and the zero.
     unsafe {
         std::ptr::copy_nonoverlapping(written.as_ptr(), text.cast(), written.len());
         text.add(written.len()).write(0);
     }
-    Status::Ok
+    Status::Ok as Code
 }

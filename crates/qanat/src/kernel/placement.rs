@@ -21,6 +21,7 @@ impl Sealed for KernelPlacement {}
 impl Placement for KernelPlacement {
     const WATCH_INTERVAL: WatchInterval = WatchInterval::Time(Duration::from_micros(250));
     const PAUSES_WHEN_BUSY: bool = false;
+    const IS_ASKED: bool = true;
 
     #[inline]
     fn context<'a>(&'a mut self, storage: &'a mut Storage, now: Time) -> Context<'a> {
@@ -85,6 +86,14 @@ impl Placement for KernelPlacement {
 
     fn others_rang(&self) -> bool {
         self.kernel.others_rang()
+    }
+
+    fn looks(&mut self) {
+        self.kernel.look_now();
+    }
+
+    fn forgets(&mut self, other: BorrowedFd<'_>) {
+        self.kernel.forget_other(other);
     }
 
     fn has_waited(&mut self) {

@@ -116,6 +116,14 @@ impl Kernel {
         }
     }
 
+    /// The same by an engine that is not told of it in memory: what has happened is seen only by a call.
+    pub(super) fn look_now(&mut self) {
+        match self.ring.kind() {
+            SocketEngineKind::Ring => self.look(),
+            SocketEngineKind::Poll => self.ring.sleep(Duration::ZERO),
+        }
+    }
+
     /// The next event.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         loop {
@@ -191,6 +199,15 @@ impl Kernel {
     /// The service is told now.
     pub(super) fn others_are_heard(&mut self) {
         self.has_heard_others = false;
+    }
+
+    /// One of the others is about to be closed: the next that has its number is another one.
+    pub(super) fn forget_other(&mut self, other: BorrowedFd<'_>) {
+        let number = other.as_raw_fd();
+        if self.watched.contains(&number) {
+            self.watched.retain(|watched| *watched != number);
+            self.ring.forget(number);
+        }
     }
 
     /// The runtime ends: descriptors may be others next time.

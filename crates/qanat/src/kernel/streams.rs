@@ -260,6 +260,10 @@ impl Kernel {
     fn bury(&mut self, slot: u32) {
         let connection = self.id(slot);
         let Some(stream) = self.streams.at(slot) else { return };
+        // A program that ends does not wait until it is closed here: then the kernel does it, in the same way.
+        if stream.end == Some(CloseReason::Aborted) && !stream.is_cancelled {
+            reset_on_close(stream.socket.as_fd());
+        }
         if stream.is_under_way() {
             if !std::mem::replace(&mut stream.is_cancelled, true) {
                 self.ring.cancel(stream.socket.as_fd());
@@ -268,9 +272,6 @@ impl Kernel {
         }
         let Some(stream) = self.streams.remove(slot) else { return };
         let why = stream.end.unwrap_or(CloseReason::Aborted);
-        if why == CloseReason::Aborted {
-            reset_on_close(stream.socket.as_fd());
-        }
         self.ring.close(stream.socket);
         self.events.push_back(Event::Closed { connection, why });
     }

@@ -1,5 +1,6 @@
 //! [`Pace`]: when a loop spins, and when it sleeps.
 
+use crate::runtime::error::RuntimeError;
 use qanat_nic::{Spin, SpinPolicy, Time};
 use std::time::Duration;
 
@@ -11,12 +12,14 @@ pub struct Pace {
     spin: Spin,
     idle_since: Option<Time>,
     next_check: Time,
+    /// Why the loop can't go on, until the program has heard what happened before.
+    error: Option<RuntimeError>,
 }
 
 impl Pace {
     /// That of a loop that begins.
     pub fn new(policy: SpinPolicy) -> Pace {
-        Pace { spin: Spin::new(policy), idle_since: None, next_check: Time::ZERO }
+        Pace { spin: Spin::new(policy), idle_since: None, next_check: Time::ZERO, error: None }
     }
 
     #[inline]
@@ -45,6 +48,14 @@ impl Pace {
             self.next_check = now + CHECK_EVERY;
         }
         is_due
+    }
+
+    pub(super) fn keep_error(&mut self, outcome: Result<Option<Time>, RuntimeError>) {
+        self.error = outcome.err();
+    }
+
+    pub(super) fn take_error(&mut self) -> Option<RuntimeError> {
+        self.error.take()
     }
 
     pub(super) fn next_check(&self) -> Time {

@@ -26,6 +26,8 @@ pub enum WatchInterval {
 pub trait Placement: Sealed + Sized {
     /// How often doorbells are looked at while there is no time to sleep.
     const WATCH_INTERVAL: WatchInterval;
+    /// Whether it tells of what has happened only when it is asked ([`looks`](Placement::looks)), and not by memory that is shared.
+    const IS_ASKED: bool = false;
     /// Whether the processor rests for a moment after a turn that was busy, too. With a stack in another process this leaves it
     /// time to say more at once.
     const PAUSES_WHEN_BUSY: bool;
@@ -95,6 +97,13 @@ pub trait Placement: Sealed + Sized {
     fn others_rang(&self) -> bool {
         false
     }
+
+    /// Asks for what has happened, without waiting.
+    #[inline(always)]
+    fn looks(&mut self) {}
+
+    /// A descriptor is not waited for any more, and is about to be closed.
+    fn forgets(&mut self, _other: BorrowedFd<'_>) {}
 
     /// Silences doorbells that rang, and notices the end of whoever rings them.
     #[inline(always)]

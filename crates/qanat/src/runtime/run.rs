@@ -61,7 +61,14 @@ impl<P: Placement> Runtime<P> {
 
     /// Ends the watch over what was given with `token`.
     pub fn unwatch(&mut self, token: u64) {
+        self.waits.of(token).for_each(|fd| self.placement.forgets(fd));
         self.waits.remove(token);
+    }
+
+    /// Sends what is left, for a program that takes its own turns and is about to end.
+    pub fn finish(&mut self) {
+        self.with_context(|_| ());
+        self.placement.finish(self.clock.now());
     }
 
     /// Gives the service a storage area, by the handle that is returned: the first is `AreaId::new(0, 0)`, the next is
@@ -199,19 +206,28 @@ impl<P: Placement> Runtime<P> {
         until: Time,
         has_news: impl Fn(&S) -> bool,
     ) -> Result<Time, RuntimeError> {
+        if let Some(error) = pace.take_error() {
+            return Err(error);
+        }
         loop {
             let busy = self.turn(service);
             let now = self.clock.now();
-            if pace.is_check_due(now) {
-                self.placement.check()?;
-            }
-            let attempt = self.placement.recover(now)?;
+            let checked = if pace.is_check_due(now) { self.placement.check() } else { Ok(()) };
+            let attempt = checked.and_then(|()| self.placement.recover(now));
             if has_news(service) {
+                // Events are told before the end.
+                pace.keep_error(attempt);
+                pace.is_busy();
                 return self.watch_in_passing(service, None, now).map(|()| now);
             }
+            let attempt = attempt?;
             if now >= until {
-                // Whoever does not wait is told of doorbells all the same.
-                return self.look_at_doorbells(service, None, Duration::ZERO).map(|()| now);
+                // Whoever does not wait is told of doorbells all the same, and of what the placement tells only when asked.
+                self.look_at_doorbells(service, None, Duration::ZERO)?;
+                if P::IS_ASKED {
+                    self.turn(service);
+                }
+                return Ok(now);
             }
             let until = attempt.into_iter().fold(until.min(pace.next_check()), Time::min);
             self.pause(service, None, pace, busy, now, until)?;
@@ -292,6 +308,9 @@ impl<P: Placement> Runtime<P> {
         let others = || self.waits.descriptors().chain(self.storage.doorbells());
         if waits && self.placement.sleeps(others(), timeout) {
             return Ok(());
+        }
+        if !waits {
+            self.placement.looks();
         }
         // A runtime that does not wait looks at its disks anyway.
         let disks = waits.then(|| self.storage.doorbells()).into_iter().flatten();

@@ -64,19 +64,24 @@ func (event *Event) Bytes() []byte {
 // Qanat is a stack.
 type Qanat struct{ handle *C.qanat }
 
-func failure(status int32) error {
+func failure(status C.qanat_status) error {
 	switch status {
 	case C.QANAT_STATUS_OK:
 		return nil
 	case C.QANAT_STATUS_INVALID, C.QANAT_STATUS_FAILED:
 		return errors.New(C.GoString(C.qanat_last_error()))
 	}
-	return errors.New(C.GoString(C.qanat_status_text(C.int32_t(status))))
+	return errors.New(C.GoString(C.qanat_status_text(status)))
 }
 
 // New starts a stack. Each option is NAME=VALUE, as in "address=10.77.0.2/24".
-func New(options ...string) (*Qanat, error) {
+func New(options ...string) (qanat *Qanat, err error) {
 	runtime.LockOSThread()
+	defer func() {
+		if err != nil {
+			runtime.UnlockOSThread()
+		}
+	}()
 	asked := C.qanat_options_new()
 	defer C.qanat_options_free(asked)
 	for _, option := range options {
@@ -92,12 +97,21 @@ func New(options ...string) (*Qanat, error) {
 			return nil, err
 		}
 	}
-	qanat := &Qanat{}
-	return qanat, failure(C.qanat_start(asked, &qanat.handle))
+	var handle *C.qanat
+	if err := failure(C.qanat_start(asked, &handle)); err != nil {
+		return nil, err
+	}
+	return &Qanat{handle}, nil
 }
 
-// End frees everything.
-func (qanat *Qanat) End() error { return failure(C.qanat_end(qanat.handle)) }
+// End frees everything, and lets the goroutine's thread go.
+func (qanat *Qanat) End() error {
+	err := failure(C.qanat_end(qanat.handle))
+	if err == nil {
+		runtime.UnlockOSThread()
+	}
+	return err
+}
 
 // Wake has Next return. Any goroutine may call it.
 func (qanat *Qanat) Wake() { C.qanat_wake(qanat.handle) }

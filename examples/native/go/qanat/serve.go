@@ -4,29 +4,31 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"syscall"
 )
 
 // Serve handles events until Ctrl-C or SIGTERM, then ends the stack.
 func (qanat *Qanat) Serve(handle func(event *Event)) error {
-	var isStopped int32
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
+		// Nothing ends the stack before this was heard.
 		<-signals
-		atomic.StoreInt32(&isStopped, 1)
 		qanat.Wake()
 	}()
 	fmt.Println("serves")
-	for atomic.LoadInt32(&isStopped) == 0 {
+	for isStopped := false; !isStopped; {
 		events, err := qanat.Next(-1)
 		if err != nil {
 			return err
 		}
 		for place := range events {
+			if events[place].Kind() == Woken {
+				isStopped = true
+			}
 			handle(&events[place])
 		}
 	}
+	signal.Stop(signals)
 	return qanat.End()
 }

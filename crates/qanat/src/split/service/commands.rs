@@ -61,7 +61,8 @@ impl Remote {
     #[inline]
     fn put(&mut self, connection: ConnectionId, piece: Piece) -> Result<(), CommandError> {
         let stream = self.stream(connection)?;
-        if !stream.connected || stream.ended {
+        // The stack keeps what is given to a connection under way until it is established.
+        if stream.ended {
             return Err(CommandError::NotSending);
         }
         if stream.piece_count() >= PIECES_MAX {
@@ -123,7 +124,7 @@ impl Remote {
 
     fn finish(&mut self, connection: ConnectionId, finish: Finish) -> Result<(), CommandError> {
         let stream = self.stream(connection)?;
-        if finish == Finish::Shutdown && (stream.ended || !stream.connected) {
+        if finish == Finish::Shutdown && stream.ended {
             return Err(CommandError::NotSending);
         }
         (stream.ended, stream.finish) = (true, Some(finish));
