@@ -37,7 +37,7 @@ pub fn qanat() -> PathBuf {
     path
 }
 
-/// `libqanat-native.so.1`, made of what was built beside [`qanat`].
+/// `libqanat-native.so.1`, made of what was built beside [`qanat()`].
 ///
 /// # Panics
 /// It can't be made; says how to build what it is made of.

@@ -136,7 +136,7 @@ impl<'a> Listing<'a> {
         match item {
             Item::Mod(inner) if is_public(&inner.vis) => {
                 let name = inner.ident.to_string();
-                let real = [real, &[name.clone()]].concat();
+                let real = [real, std::slice::from_ref(&name)].concat();
                 if let Some(module) = self.at(&real) {
                     self.module(module, &real, &format!("{shown}::{name}"), depth + 1);
                 }
