@@ -1,4 +1,4 @@
-//! [`Lent`]: bytes of the program's own, which the stack keeps until they are acknowledged.
+//! Bytes of the program's own, which the stack keeps until they are acknowledged.
 
 use bytes::Bytes;
 use std::ffi::c_void;
