@@ -115,7 +115,8 @@ pub trait Commands {
     /// [`CommandError::Stale`], [`CommandError::NotSending`].
     fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError>;
 
-    /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done.
+    /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done. A connection that is not established yet
+    /// ends at once, and what was given to it may be lost (RFC 9293 section 3.10.4): shut it down instead.
     ///
     /// # Errors
     /// [`CommandError::Stale`].

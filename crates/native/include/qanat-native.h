@@ -113,7 +113,7 @@ typedef enum qanat_capability {
     QANAT_CAPABILITY_ACKNOWLEDGES = 0,
     // `qanat_send_room` knows.
     QANAT_CAPABILITY_TELLS_SEND_ROOM = 1,
-    // `qanat_connect` obeys its flags.
+    // `qanat_connect` obeys `fast_open`.
     QANAT_CAPABILITY_FAST_OPEN = 2,
     // There may be QANAT_EVENT_URGENT.
     QANAT_CAPABILITY_URGENT = 3,
@@ -141,8 +141,8 @@ typedef enum qanat_status_code {
     QANAT_STATUS_TOO_LONG = -7,
     // An argument is wrong: a null pointer, a number that means nothing, memory of another kind. `qanat_last_error` says which.
     QANAT_STATUS_INVALID = -8,
-    // The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than
-    // `qanat_start`.
+    // The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than the one that
+    // called `qanat_start`.
     QANAT_STATUS_BUSY = -9,
     // It can't be started, or can't go on. `qanat_last_error` says why, and the remedy.
     QANAT_STATUS_FAILED = -10,
@@ -233,8 +233,8 @@ const char *qanat_status_text(int32_t status);
 // Why a connection ended, in English: `status` of QANAT_EVENT_CLOSED.
 const char *qanat_close_reason_text(int32_t reason);
 
-// Why the last call of this thread that ended with QANAT_STATUS_INVALID or QANAT_STATUS_FAILED did, and the remedy. It is good until the next
-// such call.
+// Why a call of this thread was refused with QANAT_STATUS_INVALID or QANAT_STATUS_FAILED, the last of them, and the remedy. It is good until
+// the next such call.
 const char *qanat_last_error(void);
 
 // Reads an address and port: `10.77.0.2:80`, `[fd77::2]:80`.
@@ -316,7 +316,7 @@ qanat_status qanat_listen(struct qanat *qanat,
 // Stops accepting. Connections that were accepted go on.
 qanat_status qanat_close_listener(struct qanat *qanat, uint64_t listener);
 
-// Connects to a peer. The connection begins here; QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
+// Connects to a peer. The connection begins here: QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
 // `qanat_fast_open`. What is sent before the connection is established leaves when it is.
 qanat_status qanat_connect(struct qanat *qanat,
                            const struct qanat_address *peer,
@@ -355,8 +355,10 @@ qanat_status qanat_send_room(struct qanat *qanat,
 // Sends FIN after everything that was given. Receiving goes on.
 qanat_status qanat_shutdown(struct qanat *qanat, uint64_t connection);
 
-// Sends everything that was given, then FIN, and receives no more. QANAT_EVENT_CLOSED follows.
-qanat_status qanat_close(struct qanat *qanat, uint64_t connection);
+// Sends everything that was given, then FIN, and receives no more. QANAT_EVENT_CLOSED follows. A connection that is not established yet ends at
+// once, and what was given to it may be lost (RFC 9293 section 3.10.4): shut it down instead.
+qanat_status qanat_close(struct qanat *qanat,
+                         uint64_t connection);
 
 // Sends RST. QANAT_EVENT_CLOSED follows.
 qanat_status qanat_abort(struct qanat *qanat, uint64_t connection);
@@ -386,7 +388,7 @@ qanat_status qanat_send_to(struct qanat *qanat,
                            size_t length);
 
 // Sends a datagram's memory back, or on, without a copy: an answer in the frame that its question came in. `qanat_writable` gives its bytes to
-// be written. The memory is not lent any more, unless the status is QANAT_STATUS_INVALID.
+// be written. The memory is not lent any more, unless the status is QANAT_STATUS_INVALID or QANAT_STATUS_BUSY.
 qanat_status qanat_send_memory_to(struct qanat *qanat,
                                   uint64_t socket,
                                   const struct qanat_address *peer,

@@ -24,6 +24,8 @@ pub struct Native {
     now: Time,
     /// No command was given since the last turn.
     is_between: bool,
+    /// Why it can't go on.
+    failure: Option<String>,
     addresses: Vec<IpAddr>,
 }
 
@@ -48,13 +50,16 @@ impl Native {
     fn of(place: Place, waker: &Doorbell, spin: SpinPolicy, addresses: Vec<IpAddr>) -> Native {
         let now = with_runtime!(&place, runtime => runtime.now());
         let inbox = Inbox::new(waker.clone());
-        Native { place, inbox, pace: Pace::new(spin), now, is_between: true, addresses }
+        Native { place, inbox, pace: Pace::new(spin), now, is_between: true, failure: None, addresses }
     }
 
     /// The events of the next turn that has any. Waits for them so long at most; `None`: without end. There are none if nothing has come.
     #[inline]
     pub(crate) fn next(&mut self, patience: Option<Duration>) -> Result<&[Event], Refused> {
         self.inbox.events.clear();
+        if let Some(why) = &self.failure {
+            return Err(Refused::Failed(why.clone()));
+        }
         let inbox = &mut self.inbox;
         let pace = &mut self.pace;
         let ended = with_runtime!(&mut self.place, runtime => {
@@ -69,7 +74,14 @@ impl Native {
             runtime.run_until(inbox, pace, until, |inbox| !inbox.events.is_empty())
         });
         self.is_between = true;
-        self.now = ended.map_err(|error| Refused::Failed(error.to_string()))?;
+        match ended {
+            Ok(now) => self.now = now,
+            Err(error) => {
+                let why = error.to_string();
+                self.failure = Some(why.clone());
+                return Err(Refused::Failed(why));
+            }
+        }
         Ok(&self.inbox.events)
     }
 

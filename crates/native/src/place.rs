@@ -136,6 +136,9 @@ fn attach_options(options: &Options) -> Result<AttachOptions, PlaceError> {
                 "interface: the daemon's cards are new ones: leave out `card` or `interface`",
             ));
         }
+        (Some(_), _) if options.mtu.is_some() => {
+            return Err(PlaceError::Mixture("mtu: an interface that is there already has its own: leave it out"));
+        }
         (Some(interface), _) => CardSource::interface(interface, None),
         (None, Card::Daemon) => of_daemon(options, socket),
         (None, Card::Any) if Session::connect(&socket).is_ok() => of_daemon(options, socket),
@@ -198,8 +201,11 @@ fn on_net_cores(options: &Options) -> Result<Place, PlaceError> {
         let connector = found.ok_or(PlaceError::NoNetCores)?;
         vec![(connector, None)]
     } else {
-        let first = options.addresses.first().map(|(address, _)| *address);
-        options.net.iter().map(|path| (SplitRuntime::at(path.clone()), first)).collect()
+        if options.addresses.len() > options.net.len() {
+            return Err(PlaceError::Mixture("address: there are more than net cores (`net`), of which each has one"));
+        }
+        let addresses = options.addresses.iter().map(|(address, _)| Some(*address)).chain(std::iter::repeat(None));
+        options.net.iter().map(|path| SplitRuntime::at(path.clone())).zip(addresses).collect()
     };
     let named = |path: &PathBuf| format!("net: {}", path.display());
     let which = options.net.first().map_or_else(|| "the daemon's net core".to_owned(), named);

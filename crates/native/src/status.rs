@@ -29,8 +29,8 @@ pub enum Status {
     TooLong = -7,
     /// An argument is wrong: a null pointer, a number that means nothing, memory of another kind. `qanat_last_error` says which.
     Invalid = -8,
-    /// The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than
-    /// `qanat_start`.
+    /// The call came from within another one (`release` of `qanat_lend` calls nothing of this library), or from another thread than the one that
+    /// called `qanat_start`.
     Busy = -9,
     /// It can't be started, or can't go on. `qanat_last_error` says why, and the remedy.
     Failed = -10,

@@ -4,7 +4,7 @@
  *  sudo ./http_hello
  *  curl http://10.77.0.2:8080/
  *
- * The page is lent to the stack, and never copied into a socket buffer. A request may come in any number of pieces, or several in one: all
+ * The page is lent to the stack, which does not copy it if it is in this process. A request may come in any number of pieces, or several in one: all
  * that this server looks for is the empty line that ends a head.
  */
 #include "serve.h"

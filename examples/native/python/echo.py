@@ -18,7 +18,11 @@ def main(words):
         print("serves at", qanat.address() or "the machine's addresses", flush=True)
         for event in qanat.events():
             if event.kind == Kind.DATAGRAM:
-                qanat.send_memory_to(event.object, event.address, event.memory)
+                try:
+                    qanat.send_memory_to(event.object, event.address, event.memory)
+                except Refused:
+                    # It came in fragments, and is too long for one of ours.
+                    pass
             elif event.kind == Kind.DATA:
                 try:
                     qanat.send(event.object, event.bytes())

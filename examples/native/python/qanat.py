@@ -187,9 +187,9 @@ class Qanat:
 
     def end(self):
         """Frees everything."""
-        handle, self._handle = self._handle, None
-        if handle:
-            _check(_library.qanat_end(handle))
+        if self._handle:
+            _check(_library.qanat_end(self._handle))
+            self._handle = None
 
     def wake(self):
         """Has `next` return: from any thread."""

@@ -66,7 +66,7 @@ pub enum FastOpen {
     WithoutCookie = 2,
 }
 
-/// Connects to a peer. The connection begins here; QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
+/// Connects to a peer. The connection begins here: QANAT_EVENT_CONNECTED follows, or QANAT_EVENT_CLOSED. `local`: an own address and port, or null for any. `fast_open`: a
 /// `qanat_fast_open`. What is sent before the connection is established leaves when it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_connect(
@@ -177,7 +177,8 @@ pub unsafe extern "C" fn qanat_shutdown(qanat: *mut Qanat, connection: u64) -> C
     unsafe { enter(qanat, |native| Ok(native.command(|context| context.shutdown(connection))?)) }
 }
 
-/// Sends everything that was given, then FIN, and receives no more. QANAT_EVENT_CLOSED follows.
+/// Sends everything that was given, then FIN, and receives no more. QANAT_EVENT_CLOSED follows. A connection that is not established yet ends at
+/// once, and what was given to it may be lost (RFC 9293 section 3.10.4): shut it down instead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_close(qanat: *mut Qanat, connection: u64) -> Code {
     let connection = ConnectionId::from_token(connection);

@@ -48,7 +48,7 @@ pub unsafe extern "C" fn qanat_send_to(
 }
 
 /// Sends a datagram's memory back, or on, without a copy: an answer in the frame that its question came in. `qanat_writable` gives its bytes to
-/// be written. The memory is not lent any more, unless the status is QANAT_STATUS_INVALID.
+/// be written. The memory is not lent any more, unless the status is QANAT_STATUS_INVALID or QANAT_STATUS_BUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qanat_send_memory_to(
     qanat: *mut Qanat,

@@ -64,11 +64,16 @@ impl Qanat {
     /// Ends it: what is inside is dropped as within a call, so that what the program does meanwhile is refused.
     ///
     /// # Safety
-    /// Nothing is inside, and it is used no more.
-    pub(super) unsafe fn end(self: Box<Self>) {
-        self.is_entered.set(true);
-        // SAFETY: the caller's promise, and it is dropped here only.
-        unsafe { ManuallyDrop::drop(&mut *self.native.get()) };
+    /// It is of [`new`](Qanat::new), nothing is inside, and it is used no more.
+    pub(super) unsafe fn end(qanat: *mut Qanat) {
+        // SAFETY: the caller's promise. Those that are called meanwhile have a reference like this one, and go no further.
+        let inside = unsafe { &*qanat };
+        inside.is_entered.set(true);
+        // SAFETY: it is dropped here only, and then the whole of it, to which there is no reference any more.
+        unsafe {
+            ManuallyDrop::drop(&mut *inside.native.get());
+            drop(Box::from_raw(qanat));
+        }
     }
 
     /// Whether the call is from the thread that started it, and from outside.

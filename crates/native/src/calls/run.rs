@@ -165,7 +165,7 @@ pub enum Capability {
     Acknowledges = 0,
     /// `qanat_send_room` knows.
     TellsSendRoom = 1,
-    /// `qanat_connect` obeys its flags.
+    /// `qanat_connect` obeys `fast_open`.
     FastOpen = 2,
     /// There may be QANAT_EVENT_URGENT.
     Urgent = 3,
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn qanat_end(qanat: *mut Qanat) -> Code {
     };
     if status == Status::Ok as Code {
         // SAFETY: it is of `qanat_start`, nothing is inside of it, and it is given back once.
-        unsafe { Box::from_raw(qanat).end() };
+        unsafe { Qanat::end(qanat) };
     }
     status
 }

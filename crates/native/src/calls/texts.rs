@@ -33,8 +33,8 @@ pub extern "C" fn qanat_close_reason_text(reason: i32) -> *const c_char {
     text_of(CLOSES.into_iter().find(|known| *known as i32 == reason).map(Close::text))
 }
 
-/// Why the last call of this thread that ended with QANAT_STATUS_INVALID or QANAT_STATUS_FAILED did, and the remedy. It is good until the next
-/// such call.
+/// Why a call of this thread was refused with QANAT_STATUS_INVALID or QANAT_STATUS_FAILED, the last of them, and the remedy. It is good until
+/// the next such call.
 #[unsafe(no_mangle)]
 pub extern "C" fn qanat_last_error() -> *const c_char {
     last_error(CStr::as_ptr)

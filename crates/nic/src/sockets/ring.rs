@@ -306,7 +306,8 @@ impl SocketRing {
 
     /// Forgets a watched descriptor.
     pub fn forget(&mut self, other: RawFd) {
-        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(kind::WATCH | u64::from(other as u32))).build();
+        let entry =
+            opcode::AsyncCancel2::new(CancelBuilder::user_data(kind::WATCH | u64::from(other as u32)).all()).build();
         self.ask(entry, kind::ASIDE);
     }
 
@@ -421,6 +422,8 @@ impl SocketRing {
                 let outcome = if result < 0 { Err(failure()) } else { Ok(()) };
                 Completion::Connected { token: owner, outcome }
             }
+            // Nobody waits for it any more, and its number may be another one's.
+            kind::WATCH if result == -Errno::CANCELED.raw_os_error() => return None,
             kind::WATCH => Completion::Readable { other: token as RawFd },
             _ => return None,
         })

@@ -207,6 +207,8 @@ impl Kernel {
         if self.watched.contains(&number) {
             self.watched.retain(|watched| *watched != number);
             self.ring.forget(number);
+            // At once, for whoever does not come again for long: the kernel holds it until then.
+            self.ring.enter();
         }
     }
 

@@ -50,8 +50,8 @@ impl Pace {
         is_due
     }
 
-    pub(super) fn keep_error(&mut self, outcome: Result<Option<Time>, RuntimeError>) {
-        self.error = outcome.err();
+    pub(super) fn keep_error(&mut self, error: RuntimeError) {
+        self.error = Some(error);
     }
 
     pub(super) fn take_error(&mut self) -> Option<RuntimeError> {

@@ -209,18 +209,34 @@ impl<P: Placement> Runtime<P> {
         if let Some(error) = pace.take_error() {
             return Err(error);
         }
+        match self.turns_until(service, pace, until, &has_news) {
+            // Events are told before the end.
+            Err(error) if has_news(service) => {
+                pace.keep_error(error);
+                Ok(self.clock.now())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn turns_until<S: Service>(
+        &mut self,
+        service: &mut S,
+        pace: &mut Pace,
+        until: Time,
+        has_news: &impl Fn(&S) -> bool,
+    ) -> Result<Time, RuntimeError> {
         loop {
             let busy = self.turn(service);
             let now = self.clock.now();
-            let checked = if pace.is_check_due(now) { self.placement.check() } else { Ok(()) };
-            let attempt = checked.and_then(|()| self.placement.recover(now));
+            if pace.is_check_due(now) {
+                self.placement.check()?;
+            }
+            let attempt = self.placement.recover(now)?;
             if has_news(service) {
-                // Events are told before the end.
-                pace.keep_error(attempt);
                 pace.is_busy();
                 return self.watch_in_passing(service, None, now).map(|()| now);
             }
-            let attempt = attempt?;
             if now >= until {
                 // Whoever does not wait is told of doorbells all the same, and of what the placement tells only when asked.
                 self.look_at_doorbells(service, None, Duration::ZERO)?;

@@ -4,31 +4,37 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
-// Serve handles events until Ctrl-C or SIGTERM, then ends the stack.
+// Serve handles events until Ctrl-C or SIGTERM, then ends the stack. It ends it after a failure, too.
 func (qanat *Qanat) Serve(handle func(event *Event)) error {
-	signals := make(chan os.Signal, 1)
+	signals, heard := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	isStopped := int32(0)
 	go func() {
-		// Nothing ends the stack before this was heard.
-		<-signals
-		qanat.Wake()
+		defer close(heard)
+		if _, isSignal := <-signals; isSignal {
+			atomic.StoreInt32(&isStopped, 1)
+			qanat.Wake()
+		}
 	}()
 	fmt.Println("serves")
-	for isStopped := false; !isStopped; {
-		events, err := qanat.Next(-1)
-		if err != nil {
-			return err
-		}
+	var err error
+	for err == nil && atomic.LoadInt32(&isStopped) == 0 {
+		var events []Event
+		events, err = qanat.Next(-1)
 		for place := range events {
-			if events[place].Kind() == Woken {
-				isStopped = true
-			}
 			handle(&events[place])
 		}
 	}
+	// Nobody wakes it from here on.
 	signal.Stop(signals)
-	return qanat.End()
+	close(signals)
+	<-heard
+	if ended := qanat.End(); err == nil {
+		err = ended
+	}
+	return err
 }
