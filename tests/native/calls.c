@@ -1,8 +1,9 @@
 /* Every call of libqanat-native, and what it refuses, in one program that ends with 1 at the first surprise.
  *
- *  calls OWN PEER FILE NAME=VALUE...
+ *  calls OWN PEER NAME=VALUE...
  *
- * OWN: the stack's address; PEER: one of this machine's, for sockets of the kernel's that talk to it; FILE: a file of 1 MiB, which is area 0.
+ * OWN: the stack's address; PEER: one of this machine's, for sockets of the kernel's that talk to it. The options have an area of 1 MiB, `file`
+ * or `area`.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -450,10 +451,9 @@ int main(int count, char **arguments) {
     peer = arguments[2];
     refusals();
     qanat_options *options = qanat_options_new();
-    SURE(qanat_options_set(options, "file", arguments[3]) == OK);
     SURE(qanat_options_set(options, "area-buffers", "4x4096") == OK);
     SURE(qanat_options_set(options, "port", "tcp/7100") == OK && qanat_options_set(options, "port", "udp/7300") == OK);
-    for (int i = 4; i < count; i++) {
+    for (int i = 3; i < count; i++) {
         char *equals = strchr(arguments[i], '=');
         SURE(equals);
         *equals = 0;

@@ -158,51 +158,78 @@ fn the_page_in_each_language_is_what_curl_and_wrk_get() {
     });
 }
 
+/// The program that takes every call, and a file of 1 MiB, which is not in /tmp: that may have no direct I/O.
+fn calls_and_a_file() -> (PathBuf, String, tempfile::TempDir) {
+    let directory = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let calls = compiled("tests/native/calls.c", directory.path());
+    let file = directory.path().join("disk");
+    std::fs::write(&file, vec![7; 1 << 20]).expect("a disk");
+    (calls, format!("file={}", file.display()), directory)
+}
+
+const TOLD: &str = "all calls did what the header says\n";
+
 #[test]
 fn every_call_does_what_the_header_says() {
     scenario(|| {
-        let directory = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let calls = compiled("tests/native/calls.c", directory.path());
-        let disk = directory.path().join("disk");
-        std::fs::write(&disk, vec![7; 1 << 20]).expect("a disk");
-        let disk = text(&disk);
-        let told = "all calls did what the header says\n";
+        let (calls, file, _directory) = calls_and_a_file();
         for engine in ["io-uring", "epoll"] {
             // An area of a disk takes io_uring of its own; sockets take what they are told.
             for spin in ["never", "always"] {
                 let (engine, spin) = (format!("sockets={engine}"), format!("spin={spin}"));
-                let words = ["127.0.0.1", "127.0.0.1", &disk, "placement=kernel", &engine, &spin];
-                assert_eq!(with_library(&calls).arguments(words).succeeds().text(), told);
+                let words = ["127.0.0.1", "127.0.0.1", &file, "placement=kernel", &engine, &spin];
+                assert_eq!(with_library(&calls).arguments(words).succeeds().text(), TOLD);
             }
         }
         for device in ["veth", "tap"] {
-            let words =
-                ["10.77.0.2", "10.77.0.1", &disk, "address=10.77.0.2/24", "card=own", &format!("device={device}")];
-            assert_eq!(with_library(&calls).arguments(words).succeeds().text(), told);
+            let device = format!("device={device}");
+            let words = ["10.77.0.2", "10.77.0.1", &file, "address=10.77.0.2/24", "card=own", &device];
+            assert_eq!(with_library(&calls).arguments(words).succeeds().text(), TOLD);
         }
     });
 }
 
 #[test]
-fn a_card_and_a_net_core_of_the_daemons_need_no_root() {
+fn cards_and_net_cores_are_the_daemons_as_well() {
     scenario(|| {
-        let directory = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let calls = compiled("tests/native/calls.c", directory.path());
-        let disk = directory.path().join("disk");
-        std::fs::write(&disk, vec![7; 1 << 20]).expect("a disk");
+        let (calls, file, _directory) = calls_and_a_file();
         let house = House::new("0");
+        let socket = format!("socket={}", house.socket().display());
         for placement in ["linked", "split"] {
-            let socket = format!("socket={}", house.socket().display());
             let placement = format!("placement={placement}");
-            let words =
-                ["10.77.0.2", "10.77.0.1", &text(&disk), "address=10.77.0.2/24", &socket, &placement, OWN_PORTS];
-            let told = with_library(&calls).arguments(words).succeeds();
-            assert_eq!(told.text(), "all calls did what the header says\n");
+            let words = ["10.77.0.2", "10.77.0.1", &file, "address=10.77.0.2/24", &socket, &placement, OWN_PORTS];
+            assert_eq!(with_library(&calls).arguments(words).succeeds().text(), TOLD);
         }
         // What can't be had says why.
-        let words = ["10.77.0.2", "10.77.0.1", &text(&disk), "placement=split", "net=/nowhere/net"];
+        let words = ["10.77.0.2", "10.77.0.1", &file, "placement=split", "net=/nowhere/net"];
         let refused = with_library(&calls).arguments(words).run();
         assert!(refused.code == Some(1) && refused.stderr.contains("/nowhere/net"), "{}", refused.stderr);
+    });
+}
+
+#[test]
+fn areas_are_the_daemons_as_well() {
+    scenario(|| {
+        let (calls, _, directory) = calls_and_a_file();
+        let socket = directory.path().join("control.sock");
+        let asks = |words: &[&str]| Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", &socket);
+        let _daemon = asks(&["up"]).start();
+        eventually("the daemon listens", PATIENCE, || asks(&["limits"]).run().code == Some(0));
+        let own = directory.path().join("own");
+        std::fs::create_dir(&own).expect("a directory");
+        let (image, own) = (text(&directory.path().join("image")), text(&own));
+        asks(&["disk", "add", "fast", "--file", &image, "--size", "64M"]).succeeds();
+        asks(&["disk", "add", "own", "--directory", &own, "--size", "64M"]).succeeds();
+        let socket = format!("socket={}", socket.display());
+        // By the disk's core, and by a file of its own.
+        for disk in ["fast", "own"] {
+            asks(&["disk", "create", "mine", "--on", disk, "--size", "1M"]).succeeds();
+            let words = ["127.0.0.1", "127.0.0.1", "placement=kernel", &socket, &format!("area={disk}/mine")];
+            assert_eq!(with_library(&calls).arguments(words).succeeds().text(), TOLD);
+        }
+        let words = ["127.0.0.1", "127.0.0.1", "placement=kernel", &socket, "area=fast/yours"];
+        let refused = with_library(&calls).arguments(words).run();
+        assert!(refused.code == Some(1) && refused.stderr.contains("yours"), "{}", refused.stderr);
     });
 }
 
