@@ -16,7 +16,7 @@
 //! root's; all other commands are run without privileges. In output, `…` stands for any text, or alone in a line for any lines.
 
 use super::patience::eventually;
-use super::program::{Outcome, Program, Running, qanat, workspace};
+use super::program::{Outcome, Program, Running, native_library, qanat, workspace};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -216,7 +216,11 @@ impl Reader {
         let release = target.join("release");
         let _ = std::fs::remove_dir_all(&release);
         std::fs::create_dir_all(&release).expect("a directory to build in");
-        for (from, to) in [(qanat(), "qanat"), (qanat().with_file_name("libqanat_posix.so"), "libqanat_posix.so")] {
+        for (from, to) in [
+            (qanat(), "qanat"),
+            (qanat().with_file_name("libqanat_posix.so"), "libqanat_posix.so"),
+            (native_library(), "libqanat-native.so.1"),
+        ] {
             std::os::unix::fs::symlink(from, release.join(to)).expect("what was built to be tested");
         }
         // What a chapter builds is made of the crates that the tests are made of: they are not compiled again.
