@@ -112,8 +112,8 @@ fn daemon(options: &Options) -> PathBuf {
     options.daemon.clone().unwrap_or_else(default_socket)
 }
 
-/// What card is to be had.
-fn attach_options(options: &Options) -> Result<AttachOptions, PlaceError> {
+/// What card is to be had, of `source`.
+fn attach_options(options: &Options, source: CardSource) -> Result<AttachOptions, PlaceError> {
     let addresses = prefixed(options)?;
     let Some(((address, length), more)) = addresses.split_first() else {
         return Err(PlaceError::Mixture("address: there is none"));
@@ -129,8 +129,14 @@ fn attach_options(options: &Options) -> Result<AttachOptions, PlaceError> {
         last,
     }));
     attach.maximum_segment = options.maximum_segment;
+    attach.source = source;
+    Ok(attach)
+}
+
+/// Where the card of a stack in this process comes from.
+fn source(options: &Options) -> Result<CardSource, PlaceError> {
     let socket = daemon(options);
-    attach.source = match (&options.interface, options.card) {
+    Ok(match (&options.interface, options.card) {
         (Some(_), Card::Daemon) => {
             return Err(PlaceError::Mixture(
                 "interface: the daemon's cards are new ones: leave out `card` or `interface`",
@@ -147,8 +153,7 @@ fn attach_options(options: &Options) -> Result<AttachOptions, PlaceError> {
             let mtu = options.mtu.unwrap_or(own.mtu);
             CardSource::Own(OwnCard { mtu, ..own })
         }
-    };
-    Ok(attach)
+    })
 }
 
 fn of_daemon(options: &Options, socket: PathBuf) -> CardSource {
@@ -170,7 +175,7 @@ fn name(options: &Options) -> String {
 }
 
 fn linked(options: &Options) -> Result<Place, PlaceError> {
-    let attachment = Attachment::open(&attach_options(options)?)?;
+    let attachment = Attachment::open(&attach_options(options, source(options)?)?)?;
     let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let plan = MemoryPlan { frame_size, ..MemoryPlan::default() };
     let queue = attachment.open_queue(0, plan)?;
@@ -194,7 +199,7 @@ fn on_net_cores(options: &Options) -> Result<Place, PlaceError> {
     wish.ephemeral_ports = options.ephemeral_ports.map(|Ports { first, last }| first..=last);
     let connectors = if options.net.is_empty() {
         let socket = daemon(options);
-        let attach = AttachOptions { source: of_daemon(options, socket.clone()), ..attach_options(options)? };
+        let attach = attach_options(options, of_daemon(options, socket.clone()))?;
         let stack =
             StackWish { gateway: options.gateway, maximum_segment: options.maximum_segment, ..StackWish::default() };
         let found = split::daemons_net_core(&socket, attach.vnic_wish(), stack)?;
